@@ -1,6 +1,6 @@
 #!/usr/bin/python3
-"""Writes the files of tests/data/layers for the layers of images and detection heads, expression_layer, top_k_layer and
-take_layer.
+"""Writes the files of tests/data/layers for the layers of images and detection heads, expression_layer, top_k_layer,
+take_layer and trees_layer.
 
   make_image_cases.py --out tests/data/layers
 
@@ -770,6 +770,109 @@ def take(c):
         c.bad('take_rejects_' + name, t, [c.f(2, 5, 3), index], error, 'take_param { %s }' % param, source=FRAMEWORK)
 
 
+class Forest:
+    """Random trees as weights of trees_layer, and a walk down them by the definition."""
+
+    def __init__(self, rng, trees, depth, features, outputs, each=False, missing=False):
+        self.rng, self.features, self.missing = rng, features, missing
+        self.splits, self.leaves, self.trees = [], [], []  # A split: feature, threshold, then, else, missing.
+        self.outputs, self.width = outputs, 1 if each else outputs
+        for i in range(trees):
+            self.trees.append((self.grow(depth if i else 0), i % outputs if each else 0))
+        self.base = rng.standard_normal(outputs).astype(np.float32)
+
+    def grow(self, depth):
+        """('leaf', number) or ('split', number); a split comes after what follows it."""
+        if depth == 0 or self.rng.random() < 0.2:
+            self.leaves.append(self.rng.standard_normal(self.width).astype(np.float32))
+            return 'leaf', len(self.leaves) - 1
+        sides = self.grow(depth - 1), self.grow(depth - 1)
+        self.splits.append((int(self.rng.integers(self.features)), np.float32(self.rng.integers(-3, 4) / 2), *sides,
+                            self.missing and self.rng.random() < 0.5))
+        return 'split', len(self.splits) - 1
+
+    def weights(self):
+        n = len(self.splits)
+
+        def place(at):
+            return n + at[1] if at[0] == 'leaf' else n - 1 - at[1]
+
+        nodes = [(f, t, place(holds), place(fails), m) for f, t, holds, fails, m in reversed(self.splits)]
+        return [np.float32(nodes), np.float32([(place(root), to) for root, to in self.trees]), np.stack(self.leaves),
+                self.base]
+
+    def sums(self, x):
+        y = np.tile(self.base.astype(np.float64), (len(x), 1))
+        for row, sums in zip(x, y):
+            for at, to in self.trees:
+                while at[0] == 'split':
+                    f, t, holds, fails, missing = self.splits[at[1]]
+                    at = holds if row[f] <= t or (missing and np.isnan(row[f])) else fails
+                sums[to:to + self.width] += self.leaves[at[1]]
+        return y
+
+
+def trees(c):
+    t = 'trees_layer'
+    rng = np.random.default_rng(17)  # Of its own: cases of others stay.
+
+    def case(name, rows, forest, width=None, missing=False):
+        x = rng.integers(-4, 5, (rows, width or forest.features)).astype(np.float32) / 2
+        if missing:
+            x[rng.random(x.shape) < 0.4] = np.nan
+        c.good('trees_' + name, t, [x], forest.sums(x), '', forest.weights(), source=NUMPY)
+
+    for n in ROWS:
+        case('one_output_%d' % n, n, Forest(rng, 7, 4, 5, 1))
+        case('an_output_each_%d' % n, n, Forest(rng, 6, 3, 4, 3, each=True))
+        case('all_outputs_%d' % n, n, Forest(rng, 5, 3, 4, 2))
+        case('missing_%d' % n, n, Forest(rng, 9, 4, 3, 1, missing=True), missing=True)
+    case('more_columns_than_it_reads', 5, Forest(rng, 20, 3, 3, 1), width=6)
+    case('more_columns_and_missing', 5, Forest(rng, 20, 3, 3, 1, missing=True), width=6, missing=True)
+    case('nothing_holds_of_nan', 5, Forest(rng, 20, 3, 3, 1), missing=True)
+    case('zero_rows', 0, Forest(rng, 3, 3, 3, 1))
+    case('more_rows_than_at_once', 300, Forest(rng, 3, 3, 1, 1))
+    nodes, roots, leaves, base = np.float32([[0, 1, 1, 2, 0], [1, 0, 2, 3, 1]]), [[0, 0]], np.ones((2, 1)), np.zeros(1)
+    ends = np.float32([[0, np.inf, 1, 2, 0], [1, -np.inf, 2, 3, 1]])
+    x = np.float32([[np.inf, -np.inf], [np.nan, np.nan], [np.inf, np.inf], [-np.inf, np.nan]])
+    c.good('trees_infinities', t, [x], np.float32([[1], [1], [2], [1]]), '', [ends, roots, [[1], [2]], base], source=NUMPY)
+
+    def changed(row, column, value):
+        other = nodes.copy()
+        other[row, column] = value
+        return [other, roots, leaves, base]
+
+    whole = 'weight 0: %s in row %d, column %d, want a whole number from %d to %d'
+    for name, weights, error in [
+            ('four_columns', [nodes[:, :4], roots, leaves, base], 'weight 0: shape [2, 4], want [nodes, 5]'),
+            ('no_nodes', [nodes[:0], roots, leaves, base], 'weight 0: shape [0, 5], want [nodes, 5]'),
+            ('a_flat_weight', [nodes, [0], leaves, base], 'weight 1: shape [1], want [trees, 2]'),
+            ('flat_leaves', [nodes, roots, [1, 1], base], 'weight 2: shape [2], want [leaves, outputs]'),
+            ('a_base_of_rank_2', [nodes, roots, leaves, [[0]]], 'weight 3: shape [1, 1], want [outputs]'),
+            ('wide_leaves', [nodes, roots, np.ones((2, 2)), base],
+             'weight 2: shape [2, 2], want at most 1 columns, as outputs'),
+            ('a_feature_below_0', changed(0, 0, -1), whole % ('-1', 0, 0, 0, 1048576)),
+            ('half_a_feature', changed(1, 0, 0.5), whole % ('0.5', 1, 0, 0, 1048576)),
+            ('a_threshold', changed(1, 1, np.nan), 'weight 0: NaN in row 1, column 1, want a threshold'),
+            ('a_cycle', changed(1, 2, 0), whole % ('0', 1, 2, 2, 3)),
+            ('a_node_before', changed(1, 3, 1), whole % ('1', 1, 3, 2, 3)),
+            ('no_place', changed(0, 3, 4), whole % ('4', 0, 3, 1, 3)),
+            ('nan_as_a_place', changed(0, 2, np.nan), whole % ('nan', 0, 2, 1, 3)),
+            ('a_flag', changed(0, 4, 2), whole % ('2', 0, 4, 0, 1)),
+            ('a_root', [nodes, [[4, 0]], leaves, base],
+             'weight 1: 4 in row 0, column 0, want a whole number from 0 to 3'),
+            ('an_output', [nodes, [[0, 1]], leaves, base],
+             'weight 1: 1 in row 0, column 1, want a whole number from 0 to 0')]:
+        c.bad('trees_rejects_' + name, t, [c.f(2, 2)], error, '', weights, source=FRAMEWORK)
+    weights = [nodes, roots, leaves, base]
+    c.bad('trees_rejects_a_narrow_row', t, [c.f(3, 1)], 'input 0: shape [3, 1], want at least 2 columns', '', weights,
+          source=FRAMEWORK)
+    c.bad('trees_rejects_rank_3', t, [c.f(3, 2, 2)], 'input 0: shape [3, 2, 2], want rank 2', '', weights,
+          source=FRAMEWORK)
+    c.bad('trees_rejects_int32', t, [np.ones((3, 2), np.int32)], 'input 0: int32, want float32', '', weights,
+          source=FRAMEWORK)
+
+
 def conv_of_whole_rows(c):
     t = 'convolution_layer'
     for name, rows, size, kernel, out, stride in [
@@ -791,7 +894,7 @@ def main():
     np.seterr(all='ignore')
     c = Cases(None)
     for family in (conv, pooling, transpose, reverse, reorg, shuffle, upsample, normalize, yolo, prior_box, roi_align,
-                   spatial_transformer, expression, top_k, take, conv_of_whole_rows):
+                   spatial_transformer, expression, top_k, take, conv_of_whole_rows, trees):
         family(c)
     for layer_type, text in c.files.items():
         with open(os.path.join(a.out, layer_type + '.textproto'), 'w') as f:

@@ -21,7 +21,7 @@ std::vector<const LayerType*> SortedTypes() {
        {ActivationLayers(), ArithmeticLayers(), BatchDotLayers(), EmbeddingLayers(), MatmulLayers(),
         CyclicLayers(), RecurrentLayers(), ShapeLayers(), SourceLayers(), ConvolutionLayers(),
         ExpressionLayers(), ChoiceLayers(), PoolingLayers(), RearrangeLayers(), UpsampleLayers(),
-        NormalizeLayers(), DetectionLayers(), SamplingLayers()}) {
+        NormalizeLayers(), DetectionLayers(), SamplingLayers(), TreeLayers()}) {
     for (const LayerType& type : family) types.push_back(&type);
   }
   std::sort(types.begin(), types.end(),

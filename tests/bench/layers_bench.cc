@@ -146,6 +146,13 @@ void AddChoiceCases(std::map<std::string, Build>& cases) {
   };
 }
 
+void AddTreeCases(std::map<std::string, Build>& cases) {
+  cases["trees_layer"] = [](ScratchModel& m) {
+    m.Input("x", {100});
+    m.Trees("x", "y", 100, 500, 6);
+  };
+}
+
 void AddImageCases(std::map<std::string, Build>& cases) {
   cases["expression_layer"] = [](ScratchModel& m) {
     m.Input("ad", {1, kDim});
@@ -211,6 +218,7 @@ std::map<std::string, Build> Cases() {
   AddMatrixCases(cases);
   AddShapeCases(cases);
   AddChoiceCases(cases);
+  AddTreeCases(cases);
   AddImageCases(cases);
   cases["embedding_layer"] = [](ScratchModel& m) {
     m.Feature("ad", kDim, 10000);

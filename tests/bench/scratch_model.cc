@@ -111,6 +111,35 @@ void ScratchModel::Layer(absl::string_view type, std::initializer_list<absl::str
   }
 }
 
+void ScratchModel::Trees(absl::string_view bottom, absl::string_view top, int64_t features,
+                         int64_t trees, int depth) {
+  const int64_t splits = (int64_t{1} << depth) - 1, leaves = splits + 1;
+  Layer("trees_layer", {bottom}, top, "", {{0, 5}, {0, 2}, {0, 1}, {1}});
+  ulf::LayerWeightsParameter& layer =
+      *weights_.mutable_layer_weights_params(weights_.layer_weights_params_size() - 1);
+  ulf::BlobData &nodes = *layer.mutable_blob_datas(0), &roots = *layer.mutable_blob_datas(1),
+                &values = *layer.mutable_blob_datas(2);
+  nodes.set_shape(0, static_cast<int32_t>(trees * splits));
+  roots.set_shape(0, static_cast<int32_t>(trees));
+  values.set_shape(0, static_cast<int32_t>(trees * leaves));
+  for (int64_t t = 0; t < trees; ++t) {
+    // Level by level; places count all nodes first.
+    const int64_t first = t * splits, first_leaf = trees * splits + t * leaves;
+    for (int64_t i = 0; i < splits; ++i) {
+      const int64_t next = 2 * i + 1,
+                    place = next < splits ? first + next : first_leaf + next - splits;
+      const auto feature = static_cast<int64_t>(random_() % static_cast<uint64_t>(features));
+      for (const int64_t number : {feature, int64_t{0}, place, place + 1, int64_t{0}}) {
+        nodes.add_data(static_cast<float>(number));
+      }
+      nodes.set_data(nodes.data_size() - 4, Random());
+    }
+    roots.add_data(static_cast<float>(first));
+    roots.add_data(0);
+    for (int64_t i = 0; i < leaves; ++i) values.add_data(Random());
+  }
+}
+
 absl::StatusOr<std::unique_ptr<const engine::Model>> ScratchModel::Load(
     const std::string& directory) {
   std::filesystem::create_directories(directory);

@@ -53,6 +53,9 @@ class ScratchModel {
   void Layer(absl::string_view type, std::initializer_list<absl::string_view> bottoms,
              absl::string_view top, absl::string_view param = "",
              std::initializer_list<std::vector<int32_t>> weights = {});
+  // trees_layer: complete trees of random splits, of leaves in +-0.2.
+  void Trees(absl::string_view bottom, absl::string_view top, int64_t features, int64_t trees,
+             int depth);
   // A line of the manifest.
   void Manifest(absl::string_view line) { absl::StrAppend(&manifest_, line, "\n"); }
   // Writes everything and loads it.

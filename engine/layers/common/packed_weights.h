@@ -22,9 +22,13 @@ class PackedWeights {
  public:
   // See PackWeight.  Who calls this keeps no view of the array.
   std::shared_ptr<const PackedMatrix> Get(const Weight& weight, bool transposed);
-  // How often Get was called for the array.
+  // A layer holds the array in a form of its own, and keeps no view of it.
+  void AddCopy(const Weight& weight) { ++uses_[weight.data.data()]; }
+  // What layers hold in forms of their own.
+  void AddBytes(int64_t bytes) { bytes_ += bytes; }
+  // How often Get or AddCopy was called for the array.
   int64_t uses(const float* array) const;
-  // Of all matrices.
+  // Of all matrices and copies.
   int64_t bytes() const { return bytes_; }
 
  private:

@@ -26,6 +26,7 @@ absl::Span<const LayerType> NormalizeLayers();    // normalize.cc: normalize
 absl::Span<const LayerType> DetectionLayers();    // detection.cc: yolo prior_box
 absl::Span<const LayerType> ChoiceLayers();       // choice.cc: top_k take
 absl::Span<const LayerType> SamplingLayers();     // sampling.cc: roi_align spatial_transformer
+absl::Span<const LayerType> TreeLayers();         // trees.cc: trees
 
 }  // namespace ulfd::engine
 

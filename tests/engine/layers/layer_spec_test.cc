@@ -283,6 +283,9 @@ TEST(Levels, OfTheUserAreKept) {
   EXPECT_EQ(Infer("take", "", {"[users, 5, 3] user", "[users, 2, 1] user"}), "[users, 2, 3] user");
   EXPECT_EQ(Infer("take", "", {"[users, 5, 3] user", "[ads, 2, 1] ad"}), "[ads, 2, 3] ad");
   EXPECT_EQ(Infer("take", "", {"[ads, 5, 3] ad", "[users, 2, 3] user"}), "[ads, 2, 3] ad");
+  const Weights tree = {{1, 5}, {1, 2}, {1, 1}, {3}};
+  EXPECT_EQ(Infer("trees", "", {"[users, 2] user"}, tree), "[users, 3] user");
+  EXPECT_EQ(Infer("trees", "", {"[ads, 4] ad"}, tree), "[ads, 3] ad");
 }
 
 TEST(Shapes, ThatCannotBeToldStayOpen) {
@@ -293,6 +296,8 @@ TEST(Shapes, ThatCannotBeToldStayOpen) {
   EXPECT_EQ(Infer("concat", "", {"[?, 3] unknown", "[ads, ?] ad"}), "[ads, ?] unknown");
   EXPECT_EQ(Infer("add", "", {"[?, 3] unknown", "[ads, 1] ad"}), "[?, 3] unknown");
   EXPECT_EQ(Infer("inner_product", "", {"[?, ?] unknown"}, {{3, 2}, {2}}), "[?, 2] unknown");
+  EXPECT_EQ(Infer("trees", "", {"[?, ?] unknown"}, {{1, 5}, {1, 2}, {1, 1}, {3}}),
+            "[?, 3] unknown");
   EXPECT_EQ(Infer("slice", "slice_param { concat_dim: 0 slices { offset: 2 shape: 3 } }",
                   {"[ads, ?] ad"}),
             "[ads, 3] ad");

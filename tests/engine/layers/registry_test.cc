@@ -52,7 +52,8 @@ TEST(Registry, HasEveryTypeOnce) {
                   "relu_layer", "reorg_layer", "reshape_layer", "reverse_layer", "roi_align_layer",
                   "shuffle_channel_layer", "sigmoid_layer", "slice_layer", "softmax_layer",
                   "spatial_transformer_layer", "sub_layer", "sum_layer", "take_layer", "tanh_layer",
-                  "top_k_layer", "transpose_layer", "upsample_layer", "where_layer", "yolo_layer"));
+                  "top_k_layer", "transpose_layer", "trees_layer", "upsample_layer", "where_layer",
+                  "yolo_layer"));
 }
 
 TEST(Registry, RowsAreComplete) {

@@ -217,18 +217,19 @@ def scalers_and_linear_models(g):
 def forest(g, kind, outputs):
     """Random trees as attributes, and what leaves x's rows reach add up to."""
     lists = {"treeids": [], "nodeids": [], "featureids": [], "values": [], "modes": [],
-             "truenodeids": [], "falsenodeids": []}
+             "truenodeids": [], "falsenodeids": [], "missing_value_tracks_true": []}
     weights = {"treeids": [], "nodeids": [], "ids": [], "weights": []}
     meets = {"BRANCH_LEQ": np.less_equal, "BRANCH_LT": np.less, "BRANCH_GT": np.greater,
-             "BRANCH_GTE": np.greater_equal}
+             "BRANCH_GTE": np.greater_equal, "BRANCH_EQ": np.equal, "BRANCH_NEQ": np.not_equal}
 
     def grow(tree, depth):
         place = len(lists["modes"])
         number = place - lists["treeids"].index(tree) if tree in lists["treeids"] else 0
         branches = depth > 0 and g.random.rand() < 0.8
-        mode = list(meets)[g.random.randint(4)] if branches else "LEAF"
+        mode = list(meets)[g.random.randint(6)] if branches else "LEAF"
         feature, value = int(g.random.randint(3)), float(np.float32(round(g.random.randn(), 1)))
-        for name, own in zip(lists, (tree, number, feature, value, mode, 0, 0)):
+        missing = int(g.random.randint(2))
+        for name, own in zip(lists, (tree, number, feature, value, mode, 0, 0, missing)):
             lists[name].append(own)
         if not branches:
             output, weight = int(g.random.randint(outputs)), float(round(g.random.randn(), 2))
@@ -237,8 +238,12 @@ def forest(g, kind, outputs):
             return number, lambda row: np.eye(outputs)[output] * weight
         below, above = grow(tree, depth - 1), grow(tree, depth - 1)
         lists["truenodeids"][place], lists["falsenodeids"][place] = below[0], above[0]
-        return number, lambda row: (below if meets[mode](row[feature], np.float32(value))
-                                    else above)[1](row)
+
+        def leaf(row):
+            holds = meets[mode](row[feature], np.float32(value))
+            return (below if holds or missing and np.isnan(row[feature]) else above)[1](row)
+
+        return number, leaf
 
     trees = [grow(t, 4)[1] for t in range(5)]
     attributes = {f"nodes_{name}": own for name, own in lists.items()}
@@ -248,10 +253,14 @@ def forest(g, kind, outputs):
 
 def trees(g):
     """Regressions, classes, and LightGBM's two classes by the leaves of one."""
-    x = g.input("x", g.random.randn(ADS, 3).astype(np.float32))
+    values = g.random.randn(ADS, 3).round(1).astype(np.float32)
+    values[g.random.rand(ADS, 3) < 0.2] = np.nan
+    x = g.input("x", values)
     attributes, found = forest(g, "target", 2)
     call(g, ML, "TreeEnsembleRegressor", [x], found(x.array) + [0.5, -1], n_targets=2,
          base_values=[0.5, -1.0], **attributes)
+    call(g, ML, "TreeEnsembleRegressor", [x], found(x.array) / 5, n_targets=2,
+         aggregate_function="AVERAGE", **attributes)
     for outputs, how, fn in ((3, "SOFTMAX", softmax),
                              (1, "LOGISTIC", lambda a: np.hstack([sigmoid(-a), sigmoid(a)]))):
         attributes, found = forest(g, "class", outputs)

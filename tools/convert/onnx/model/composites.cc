@@ -10,12 +10,12 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "tools/convert/onnx/model/constant.h"
 #include "tools/convert/onnx/model/functions.h"
 #include "tools/convert/onnx/model/rewriter.h"
-#include "tools/convert/onnx/model/trees.h"
 #include "tools/convert/onnx/model/types.h"
 
 namespace ulfd::convert {
@@ -536,38 +536,25 @@ class CompositeWriter : public Rewriter {
     return node.output_size() < 2 || AddTransformed(node, scores, node.output(1));
   }
 
-  // The sums of the leaves that a row reaches; empty: not of these trees.
-  std::string Leaves(const Node& node, const char* kind, int64_t outputs) {
-    std::string why;
-    const std::optional<Trees> trees = ReadTrees(node, kind, outputs, why);
+  // The sums of the leaves that a row reaches, as a regression (without a domain) that transforms
+  // nothing; empty: of other sums.
+  std::string Leaves(const Node& node, const std::string& kind, int64_t outputs) {
     const std::string how = StringAttribute(node, "aggregate_function", "SUM");
-    if (!trees.has_value() || (how != "SUM" && how != "AVERAGE")) return "";
-    const auto& [count, decisions, leaves, width, features, thresholds, missing, paths, wanted,
-                 weights] = *trees;
-    const std::string &out = node.output(0), x = Float(node, node.input(0)), picked = Fresh(out);
-    SetInt(Add(node, "Gather", {x, Integers(out, features)}, picked), "axis", 1);
-    std::string holds = Float(node, Make(node, "LessOrEqual", {picked, Floats(out, thresholds)}));
-    if (std::find(missing.begin(), missing.end(), 1.0f) != missing.end()) {
-      const std::string none = Float(node, Make(node, "IsNaN", {picked}));
-      holds = Make(node, "Max", {holds, Make(node, "Mul", {none, Floats(out, missing)})});
+    if (how != "SUM" && how != "AVERAGE") return "";
+    const std::string x = Float(node, node.input(0)), sums = Fresh(node.output(0));
+    Node& plain = Add(node, "TreeEnsembleRegressor", {x}, sums);
+    for (const onnx::AttributeProto& attribute : node.attribute()) {
+      const std::string& name = attribute.name();
+      const bool of_leaves = absl::StartsWith(name, absl::StrCat(kind, "_"));
+      if (!of_leaves && !absl::StartsWith(name, "nodes_") && name != "base_values" &&
+          name != "aggregate_function") {
+        continue;
+      }
+      onnx::AttributeProto& own = *plain.add_attribute() = attribute;
+      if (of_leaves) own.set_name(absl::StrCat("target", name.substr(kind.size())));
     }
-    const auto shaped = [&](const std::string& value, const std::vector<int64_t>& sizes) {
-      return Make(node, "Reshape", {value, Integers(out, sizes)});
-    };
-    const std::string sums = Make(node, "MatMul",
-                                  {shaped(holds, {0, count, 1, decisions}),
-                                   shaped(Floats(out, paths), {count, decisions, leaves})});
-    const std::string reached =
-        Float(node, Make(node, "Equal", {sums, shaped(Floats(out, wanted), {count, 1, leaves})}));
-    std::vector<float> shares = weights;
-    for (float& share : shares) share /= how == "AVERAGE" ? static_cast<float>(count) : 1.0f;
-    const std::string scores = Make(node, "MatMul",
-                                    {shaped(reached, {0, count * leaves}),
-                                     shaped(Floats(out, shares), {count * leaves, width})});
-    const std::vector<float> base = FloatsAttribute(node, "base_values");
-    if (base.empty()) return scores;
-    if (static_cast<int64_t>(base.size()) != width) return "";
-    return Make(node, "Add", {scores, Floats(out, base)});
+    SetInt(plain, "n_targets", outputs);
+    return sums;
   }
   bool TreeRegressor(const Node& node) {
     return AddRegression(node, Leaves(node, "target", IntAttribute(node, "n_targets", 1)));
@@ -731,13 +718,8 @@ std::string WhyNot(const Node& node) {
                         "optimiser; convert the model that it was made of");
   }
   if (node.op_type() == "TreeEnsembleRegressor" || node.op_type() == "TreeEnsembleClassifier") {
-    std::string why =
-        "runtimes disagree on a regression's post_transform and on the label of two classes that "
-        "both have leaves; strings are no labels here";
-    const bool classes = node.op_type() == "TreeEnsembleClassifier";
-    ReadTrees(node, classes ? "class" : "target",
-              classes ? ClassesOf(node) : IntAttribute(node, "n_targets", 1), why);
-    return why;
+    return "runtimes disagree on a regression's post_transform and on the label of two classes "
+           "that both have leaves; strings are no labels here, and trees are added or averaged";
   }
   if (domain == kMl) {
     return absl::StrCat("no converter for this of ", domain,

@@ -6,6 +6,7 @@
 #include "base/status_macros.h"
 #include "tools/convert/onnx/model/graph.h"
 #include "tools/convert/onnx/operators/layers.h"
+#include "tools/convert/onnx/operators/trees.h"
 #include "tools/convert/recipes.h"
 
 namespace ulfd::convert {
@@ -423,7 +424,7 @@ constexpr OnnxType kTypes[] = {
     {"TopK", &TopK},         {"OneHot", &OneHot},
     {"Gather", &Gather},     {"GatherElements", &GatherElements},
     {"Trilu", &Trilu},       {"NonZero", &NonZero},
-    {"GatherND", &GatherNd},
+    {"GatherND", &GatherNd}, {"TreeEnsembleRegressor", &ConvertTrees},
 };
 
 }  // namespace

@@ -20,7 +20,7 @@ const Operator* FindOperator(const onnx::NodeProto& node) {
   if (!node.domain().empty() && node.domain() != "ai.onnx") return nullptr;
   for (const auto table :
        {ElementwiseOperators(), MovementOperators(), ProductOperators(), AxisOperators(),
-        SelectOperators(), ImageOperators(), RecurrentOperators()}) {
+        SelectOperators(), ImageOperators(), RecurrentOperators(), TreeOperators()}) {
     for (const Operator& entry : table) {
       if (node.op_type() == entry.op) return &entry;
     }

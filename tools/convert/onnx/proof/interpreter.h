@@ -134,6 +134,7 @@ absl::Span<const Operator> AxisOperators();
 absl::Span<const Operator> ImageOperators();
 absl::Span<const Operator> SelectOperators();
 absl::Span<const Operator> RecurrentOperators();
+absl::Span<const Operator> TreeOperators();
 
 Array Floats(int type, Sizes dims, std::vector<double> values);
 Array Ints(int type, Sizes dims, std::vector<int64_t> values);
