@@ -17,6 +17,7 @@ import torch.nn.functional as F
 import torchvision
 
 import make_layer_cases
+from make_layer_cases import f32
 
 ROWS = (1, 3, 64)
 PYTORCH = 'torch %s' % torch.__version__
@@ -165,6 +166,9 @@ def pooling(c):
             ('a_divisor_of_max', 'kernel_size: 2 count_include_pad: false',
              'pooling_param.count_include_pad: set, but only pool: AVE has a divisor')):
         c.bad('pooling_rejects_' + name, t, [x], error, p % text, source=FRAMEWORK)
+    rng = np.random.default_rng(18)  # Of their own: cases before and behind stay.
+    case('max_many_windows_in_a_row', f32(2, 2, 5, 23, rng=rng), 3, 2, 1)
+    case('max_few_windows_in_a_row', f32(2, 3, 1, 16, rng=rng), (1, 5), (1, 5))
 
 
 def transpose(c):

@@ -78,6 +78,19 @@ ULFD_MULTIVERSION void LargestOfColumns(const float* x, int64_t rows, int64_t n,
     y[i] = largest;
   }
 }
+// Of each window of one row of windows: for rows with few of them.
+ULFD_MULTIVERSION void LargestOfWindows(const Window& window, const Plane& plane, Span rows,
+                                        float* __restrict y) {
+  for (int64_t i = 0; i < plane.out_width; ++i) {
+    const Span columns = SpanOf(window, 1, i, plane.width);
+    float largest = -std::numeric_limits<float>::infinity();
+    for (int64_t r = rows.begin; r < rows.end; ++r) {
+      const float* const x = plane.x + r * plane.width;
+      for (int64_t c = columns.begin; c < columns.end; ++c) largest = Larger(largest, x[c]);
+    }
+    y[i] = largest;
+  }
+}
 ULFD_MULTIVERSION void AddRow(const float* x, int64_t stride, float* __restrict y, int64_t n) {
   if (stride == 1) {
     for (int64_t i = 0; i < n; ++i) y[i] += x[i];
@@ -115,6 +128,12 @@ void MaxPlane(const Window& window, const Plane& plane, Pace& pace) {
     }
     if (one_wide) {
       LargestOfColumns(plane.x + rows.begin * plane.width, rows.end - rows.begin, plane.width, y);
+      continue;
+    }
+    constexpr int64_t kFewWindows = 8;
+    if (plane.out_width <= kFewWindows) {
+      if (pace.Stops((rows.end - rows.begin) * plane.out_width * window.size[1])) return;
+      LargestOfWindows(window, plane, rows, y);
       continue;
     }
     std::fill_n(y, plane.out_width, -std::numeric_limits<float>::infinity());
