@@ -1,9 +1,9 @@
 """Patterns that choose, replace, sort or sum rows, steps and columns."""
 # SPDX-License-Identifier: Apache-2.0
 import numpy as np
-from onnx import helper, numpy_helper
+from onnx import TensorProto, helper, numpy_helper
 
-from random_graph import ADS, Value
+from random_graph import ADS, Value, raw
 
 
 def no_columns_assigned(g):
@@ -513,6 +513,22 @@ def steps_of_the_example(g):
     g.output(g.binary("Add", x, g.constant(g.random.randn(ADS, 3, 2).astype(np.float32))))
 
 
+def rows_squeezed(g):
+    """x.squeeze(-1) of what has rows only: an If, as PyTorch writes it where it knows no size."""
+    x = g.input("x", g.random.randn(ADS, 4).astype(np.float32))
+    total = g.node("ReduceSum", [x, g.ints(1)], x.array.sum(1), keepdims=0)
+    size = g.node("Shape", [total], np.array([ADS]))
+    size = g.node("Gather", [size, g.constant(np.array(-1))], np.array(ADS), axis=0)
+    one = g.node("Equal", [size, g.constant(np.array(1))], np.array(False))
+    branches = {}
+    for name, op, inputs in (("then_branch", "Squeeze", [total.name, g.ints(-1).name]),
+                             ("else_branch", "Identity", [total.name])):
+        output = helper.make_tensor_value_info(name, TensorProto.FLOAT, None)
+        branches[name] = helper.make_graph([helper.make_node(op, inputs, [name])], name, [],
+                                           [output])
+    g.output(raw(g, "If", [one], total.array, **branches))
+
+
 PATTERNS = [no_columns_assigned, rows_that_a_mask_chooses, places_of_chosen_rows,
             best_steps_in_order, gates_of_the_best, entries_added_up,
             entries_of_constant_places,
@@ -520,7 +536,7 @@ PATTERNS = [no_columns_assigned, rows_that_a_mask_chooses, places_of_chosen_rows
             slices_assigned, step_of_each_row, masked_select, merged_heads, sums_across_rows,
             places_from_the_end, one_entry_for_all_rows, statistics_of_the_rows,
             variance_of_the_rows, steps_of_each_row, several_of_some, index_filled,
-            same_entries_of_each_row]
+            same_entries_of_each_row, rows_squeezed]
 REFUSED = [(rows_that_meet_others, "across rows"),
            (loss_beside_scores, "one for all rows of a request"),
            (entries_that_are_lost, "loses all but one"),

@@ -302,6 +302,25 @@ absl::Status UnrollLoop(const onnx::NodeProto& loop, int64_t passes, onnx::Graph
   return absl::OkStatus();
 }
 
+// Whether the If node squeezes a value or leaves it as it is: x.squeeze(axis), where the exporter
+// knew no size.
+bool OnlySqueezes(const onnx::NodeProto& node) {
+  const onnx::NodeProto *squeeze = nullptr, *same = nullptr;
+  for (const onnx::AttributeProto& branch : node.attribute()) {
+    for (const onnx::NodeProto& inner : branch.g().node()) {
+      if (inner.op_type() == "Constant") continue;
+      const bool then = branch.name() == "then_branch";
+      const onnx::NodeProto*& only = then ? squeeze : same;
+      if (only != nullptr || inner.op_type() != (then ? "Squeeze" : "Identity") ||
+          inner.input_size() == 0) {
+        return false;
+      }
+      only = &inner;
+    }
+  }
+  return squeeze != nullptr && same != nullptr && squeeze->input(0) == same->input(0);
+}
+
 // Whether the Loop node has nothing but values that go from pass to pass.
 bool OnlyCarries(const onnx::NodeProto& loop) {
   if (loop.input_size() < 3 || loop.attribute_size() != 1 || !loop.attribute(0).has_g()) {
@@ -326,7 +345,9 @@ std::optional<int64_t> DecisionOf(const onnx::NodeProto& node, const OnnxGraph& 
   };
   if (node.op_type() == "If" && node.input_size() == 1) {
     const std::optional<int64_t> condition = number(node.input(0));
-    return condition.has_value() ? std::optional<int64_t>(*condition != 0) : std::nullopt;
+    if (condition.has_value()) return *condition != 0;
+    // It is the number of rows, and one row has the same elements either way.
+    return OnlySqueezes(node) ? std::optional<int64_t>(0) : std::nullopt;
   }
   if (node.op_type() != "Loop" || !OnlyCarries(node)) return std::nullopt;
   const std::optional<int64_t> passes = number(node.input(0)), begins = number(node.input(1));

@@ -32,7 +32,7 @@ void SetString(onnx::NodeProto& node, const char* name, const std::string& value
 absl::Status InlineFunctions(onnx::ModelProto& model);
 
 // Which branch an If node takes (1: then; 0: else), or how many passes a Loop has that only carries
-// values, where a constant says it.
+// values, where a constant says it.  Rows are not squeezed where a request has one.
 std::optional<int64_t> DecisionOf(const onnx::NodeProto& node, const OnnxGraph& graph);
 
 // Such decisions by the node's first output.
