@@ -47,9 +47,7 @@ double BytesRead(const FusedFcOptions& options, absl::Span<const TensorSpec> in)
     if (!options.flat) rows *= static_cast<double>(x[1].value());
     bytes += rows * static_cast<double>(block.k) * sizeof(float);
   }
-  for (const int extra : {options.init, options.weight_input}) {
-    if (extra >= 0) bytes += BytesOf(in[extra]);
-  }
+  if (options.init >= 0) bytes += BytesOf(in[options.init]);
   return bytes;
 }
 

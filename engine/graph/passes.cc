@@ -19,8 +19,6 @@ constexpr Pass kPasses[] = {
     {.name = "dead_code", .run = &DropDeadCode},
     // Computes at load what depends on constants only.
     {.name = "constant_folding", .run = &FoldConstants},
-    // Drops layers that change nothing, bit for bit.
-    {.name = "identities", .run = &DropIdentities},
     // Drops transpositions that undo each other.
     {.name = "transposes", .run = &MoveTransposes},
     // Computes once what several layers compute from the same inputs.
@@ -45,8 +43,6 @@ constexpr Pass kPasses[] = {
     {.name = "user_split", .reassociates = true, .run = &SplitUserColumns},
     // Multiplies apart what an ad cache can keep of a fully connected layer.
     {.name = "item_split", .reassociates = true, .run = &SplitItemColumns},
-    // Folds a product with the user's row into weights made once per user.
-    {.name = "scaled_input", .reassociates = true, .run = &FoldScaledInputs},
     // Applies bn and activations while a fully connected layer's sums are in registers.
     {.name = "epilogue", .same_bits = false, .run = &FuseEpilogues},
     // Runs attention over [q, k, q - k, q * k] without writing that tensor.
@@ -55,8 +51,6 @@ constexpr Pass kPasses[] = {
     {.name = "parallel_fc", .reassociates = true, .run = &MergeParallelFc},
     // Columns that lie side by side already are not put there again.
     {.name = "views", .run = &FindViews},
-    // Elementwise layers in a row become one formula.
-    {.name = "elementwise", .same_bits = false, .run = &JoinElementwise},
     // Drops layers that no output depends on.
     {.name = "dead_code", .run = &DropDeadCode},
 };

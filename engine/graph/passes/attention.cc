@@ -174,8 +174,7 @@ bool MatchFirst(const GraphEditor& editor, int index, Match& match) {
   const Node& node = editor.node(index);
   const FusedFcOptions& fc = *editor.semantics(index).fused_fc;
   const Shape& out = editor.shape(node.outputs[0]);
-  if (fc.flat || fc.init >= 0 || fc.weight_input >= 0 || out[0] != Dim::Ads() ||
-      !out[1].IsConst()) {
+  if (fc.flat || fc.init >= 0 || out[0] != Dim::Ads() || !out[1].IsConst()) {
     return false;
   }
   match.nodes = {index};
@@ -225,8 +224,8 @@ void MatchLayers(const GraphEditor& editor, Match& match) {
     const int reader = editor.OnlyReader(match.output);
     if (reader < 0 || editor.semantics(reader).op != Op::kFusedFc) return;
     const FusedFcOptions& fc = *editor.semantics(reader).fused_fc;
-    if (fc.flat || fc.init >= 0 || fc.weight_input >= 0 || fc.blocks.size() != 1 ||
-        fc.blocks[0].offset != 0 || Dim::Of(fc.k()) != editor.shape(match.output)[2]) {
+    if (fc.flat || fc.init >= 0 || fc.blocks.size() != 1 || fc.blocks[0].offset != 0 ||
+        Dim::Of(fc.k()) != editor.shape(match.output)[2]) {
       return;
     }
     match.AddWeights(fc);

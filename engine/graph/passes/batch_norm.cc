@@ -54,7 +54,7 @@ int64_t ColumnsOf(const Shape& shape, bool flat) {
 absl::Status FoldInputs(GraphEditor& editor, int index, bool& changed) {
   const Node& node = editor.node(index);
   const FusedFcOptions& old = *editor.semantics(index).fused_fc;
-  if (old.init >= 0 || old.weight_input >= 0) return absl::OkStatus();
+  if (old.init >= 0) return absl::OkStatus();
   std::vector<int> replaced = {index};
   std::vector<ValueId> inputs = node.inputs;
   std::vector<Affine> affine(inputs.size());
@@ -106,7 +106,7 @@ absl::Status FoldOutput(GraphEditor& editor, int index, bool& changed) {
   const FusedFcOptions& old = *editor.semantics(index).fused_fc;
   const int reader = editor.OnlyReader(node.outputs[0]);
   if (reader < 0 || editor.semantics(reader).op != Semantics::Op::kBatchNorm || old.init >= 0 ||
-      old.weight_input >= 0 || !old.epilogue.empty()) {
+      !old.epilogue.empty()) {
     return absl::OkStatus();
   }
   const Affine affine = AffineOf(editor.semantics(reader));

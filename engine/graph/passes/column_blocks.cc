@@ -55,9 +55,7 @@ absl::Status ReadColumnBlocks(GraphEditor& editor) {
       }
     }
     if (replaced.size() == 1 || !has_rows) continue;
-    for (int* extra : {&options.init, &options.weight_input}) {
-      if (*extra >= 0) *extra = PlaceInput(node.inputs[*extra], inputs);
-    }
+    if (options.init >= 0) options.init = PlaceInput(node.inputs[options.init], inputs);
     std::string text =
         absl::StrCat(node.Label(), " reads ", absl::StrJoin(names, ", "), " without copies");
     Node fused = editor.NewNode(i, "", "fused_fc", std::make_shared<FusedFc>(std::move(options)),

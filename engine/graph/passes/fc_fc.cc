@@ -20,7 +20,7 @@ using Block = FusedFcOptions::Block;
 
 // Whether the layer is nothing but x W + b.
 bool IsLinear(const FusedFcOptions& options) {
-  return options.epilogue.empty() && options.init < 0 && options.weight_input < 0;
+  return options.epilogue.empty() && options.init < 0;
 }
 
 // Whether `second` can read the inputs of `first` instead of its value.
@@ -29,7 +29,7 @@ bool Joins(const GraphEditor& editor, int first, int second) {
   const FusedFcOptions& b = *editor.semantics(second).fused_fc;
   const TensorSpec& y = editor.spec(editor.node(first).outputs[0]);
   const TensorSpec& z = editor.spec(editor.node(second).outputs[0]);
-  if (!IsLinear(a) || a.flat != b.flat || b.weight_input >= 0 || y.level != z.level) return false;
+  if (!IsLinear(a) || a.flat != b.flat || y.level != z.level) return false;
   if (b.init >= 0 &&
       (!a.bias.empty() || editor.node(second).inputs[b.init] == editor.node(first).outputs[0])) {
     return false;

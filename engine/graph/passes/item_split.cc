@@ -35,7 +35,7 @@ absl::Status SplitItemColumns(GraphEditor& editor) {
     const ItemValues items = editor.FindItems();
     const Node& node = editor.node(i);
     const FusedFcOptions& whole = *editor.semantics(i).fused_fc;
-    if (!whole.flat || whole.weight_input >= 0 || items.has(node.outputs[0])) continue;
+    if (!whole.flat || items.has(node.outputs[0])) continue;
     FcPart item, rest;
     int64_t row = 0;
     for (const FusedFcOptions::Block& block : whole.blocks) {

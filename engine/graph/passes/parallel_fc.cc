@@ -31,7 +31,7 @@ const FusedFcOptions& OptionsOf(const GraphEditor& editor, int index) {
 std::string KeyOf(const GraphEditor& editor, int index) {
   if (editor.semantics(index).op != Semantics::Op::kFusedFc) return "";
   const FusedFcOptions& options = OptionsOf(editor, index);
-  if (!options.flat || options.weight_input >= 0) return "";
+  if (!options.flat) return "";
   const Node& node = editor.node(index);
   const FcEpilogue& epilogue = options.epilogue;
   std::string key = absl::StrCat(epilogue.affine, ",", static_cast<int>(epilogue.activation), ",");
@@ -50,8 +50,7 @@ bool ReadsColumns(const GraphEditor& editor, int index, ValueId value) {
   if (editor.semantics(index).op != Semantics::Op::kFusedFc) return false;
   const FusedFcOptions& options = OptionsOf(editor, index);
   const std::vector<ValueId>& inputs = editor.node(index).inputs;
-  const auto is = [&](int input) { return input >= 0 && inputs[input] == value; };
-  return options.flat && !is(options.init) && !is(options.weight_input);
+  return options.flat && (options.init < 0 || inputs[options.init] != value);
 }
 
 // What the kernel does for n columns: single ones up to 4, else groups of 8.
@@ -332,9 +331,7 @@ class Group {
         block.input = PlaceInput(value, inputs);
       }
     }
-    for (int* extra : {&options.init, &options.weight_input}) {
-      if (*extra >= 0) *extra = PlaceInput(old.inputs[*extra], inputs);
-    }
+    if (options.init >= 0) options.init = PlaceInput(old.inputs[options.init], inputs);
     JoinNeighbours(options.blocks);
     std::string text =
         absl::StrCat(old.Label(), " reads columns of \"", editor_.graph().values[wide_].name, "\"");

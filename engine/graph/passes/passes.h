@@ -11,7 +11,6 @@ namespace ulfd::engine {
 
 absl::Status DropDeadCode(GraphEditor& editor);
 absl::Status FoldConstants(GraphEditor& editor);
-absl::Status DropIdentities(GraphEditor& editor);
 absl::Status MoveTransposes(GraphEditor& editor);
 absl::Status HoistUserRows(GraphEditor& editor);
 absl::Status RewriteSums(GraphEditor& editor);
@@ -24,11 +23,9 @@ absl::Status ReadColumnBlocks(GraphEditor& editor);
 absl::Status MergeFcFc(GraphEditor& editor);
 absl::Status SplitUserColumns(GraphEditor& editor);
 absl::Status SplitItemColumns(GraphEditor& editor);
-absl::Status FoldScaledInputs(GraphEditor& editor);
 absl::Status FuseAttention(GraphEditor& editor);
 absl::Status FuseEpilogues(GraphEditor& editor);
 absl::Status FindViews(GraphEditor& editor);
-absl::Status JoinElementwise(GraphEditor& editor);
 absl::Status MergeParallelFc(GraphEditor& editor);
 
 }  // namespace ulfd::engine

@@ -25,7 +25,7 @@ absl::Status SplitUserColumns(GraphEditor& editor) {
     if (editor.semantics(i).op != Semantics::Op::kFusedFc) continue;
     const Node& node = editor.node(i);
     const FusedFcOptions& whole = *editor.semantics(i).fused_fc;
-    if (!whole.flat || whole.init >= 0 || whole.weight_input >= 0) continue;
+    if (!whole.flat || whole.init >= 0) continue;
     FcPart user, ads;
     int64_t row = 0;
     for (const FusedFcOptions::Block& block : whole.blocks) {

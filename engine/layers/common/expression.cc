@@ -438,37 +438,6 @@ absl::StatusOr<Expression> Expression::Parse(absl::string_view text, int inputs)
   return expression;
 }
 
-Expression Substitute(const Expression& outer, absl::Span<const int> outer_inputs,
-                      const Expression& inner, absl::Span<const int> inner_inputs) {
-  const auto is_inner = [&](const Instruction& i) {
-    return i.op == Op::kInput && outer_inputs[i.input] < 0;
-  };
-  const bool kept = std::count_if(outer.program.begin(), outer.program.end(), is_inner) > 1;
-  const int place = outer.stored + inner.stored;
-  Expression result{.stored = place + (kept ? 1 : 0)};
-  bool there = false;
-  for (Instruction i : outer.program) {
-    if (!is_inner(i)) {
-      if (i.op == Op::kInput) i.input = outer_inputs[i.input];
-      result.program.push_back(i);
-      continue;
-    }
-    if (there) {
-      result.program.push_back({.op = Op::kLoad, .input = place});
-      continue;
-    }
-    there = true;
-    for (Instruction j : inner.program) {
-      if (j.op == Op::kInput) j.input = inner_inputs[j.input];
-      if (j.op == Op::kStore || j.op == Op::kLoad) j.input += outer.stored;
-      result.program.push_back(j);
-    }
-    if (kept) result.program.push_back({.op = Op::kStore, .input = place});
-  }
-  result.stack = StackOf(result.program);
-  return result;
-}
-
 std::string Expression::ToString() const {
   return absl::StrJoin(program, " ", [](std::string* out, const Instruction& i) {
     if (i.op == Op::kNumber) {

@@ -87,11 +87,6 @@ struct Expression {
   std::string ToString() const;
 };
 
-// Input i of `outer` (of `inner`) is input outer_inputs[i] (inner_inputs[i]) of the result; where
-// outer_inputs[i] is -1, it is the value of `inner`, which is computed once.
-Expression Substitute(const Expression& outer, absl::Span<const int> outer_inputs,
-                      const Expression& inner, absl::Span<const int> inner_inputs);
-
 // The value of an operation on scalars, in float, as the kernels compute it but for the last bit of
 // the transcendental functions.
 float Evaluate(ExpressionOp op, const float* operands);

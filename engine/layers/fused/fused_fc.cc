@@ -39,42 +39,35 @@ std::shared_ptr<const PackedMatrix> SharedBy(const MatrixRef& w) {
 class FusedFcKernel final : public Kernel {
  public:
   explicit FusedFcKernel(const FusedFcOptions& options) : options_(options) {
-    std::shared_ptr<const PackedMatrix> shared;
-    if (options_.weight_input < 0) shared = SharedBy(options_.weight);
-    if (shared != nullptr) {
+    std::shared_ptr<const PackedMatrix> matrix = SharedBy(options_.weight);
+    if (matrix != nullptr) {
       SplitBlocks();
     } else {
       for (const FusedFcOptions::Block& block : options_.blocks) {
         pieces_.push_back({block, FcBlock::kNext});
       }
     }
-    if (options_.weight_input < 0) {
-      std::vector<Product::Rows> rows;
-      for (const Piece& piece : pieces_) rows.push_back({piece.block.k, piece.w_row});
-      std::shared_ptr<const PackedMatrix> own;
-      if (shared == nullptr) own = Packed(options_.weight);
-      if (own != nullptr) own_bytes_ = own->bytes();
-      product_.emplace(shared != nullptr ? shared : own, std::move(rows));
+    std::vector<Product::Rows> rows;
+    for (const Piece& piece : pieces_) rows.push_back({piece.block.k, piece.w_row});
+    if (matrix == nullptr) {
+      matrix = Packed(options_.weight);
+      own_bytes_ = matrix->bytes();
     }
+    product_.emplace(std::move(matrix), std::move(rows));
     options_.owner = nullptr;  // The copy is enough.
     options_.weight.rows.clear();
     epilogue_ = ViewOf(options_.epilogue);
   }
 
   size_t ScratchBytes(absl::Span<const Tensor> in) const override {
-    if (!product_.has_value()) return BlockBytes();
     int64_t rows = 1;
     for (const Tensor& x : in) rows = std::max(rows, RowsOf(x));
     return BlockBytes() + product_->ScratchBytes(rows);
   }
   int64_t bytes() const override {
-    if (!product_.has_value()) return 0;
     return product_->reads_matrix() ? own_bytes_ : product_->bytes();
   }
-  std::vector<Product*> products() override {
-    if (!product_.has_value()) return {};
-    return {&*product_};
-  }
+  std::vector<Product*> products() override { return {&*product_}; }
   absl::Status Run(RunContext& ctx) const override {
     const Tensor& out = ctx.out[0];
     const int64_t k = options_.k(), n = options_.n();
@@ -92,16 +85,9 @@ class FusedFcKernel final : public Kernel {
     FcCall call{.rows = rows, .epilogue = epilogue_, .y = ctx.out[0].f32(), .y_stride = n};
     SetInit(ctx, call);
     const absl::Span<FcBlock> all(blocks, pieces_.size());
-    if (product_.has_value()) {
-      void* const scratch = static_cast<char*>(ctx.scratch) + BlockBytes();
-      return InPieces(call, all, k * n, ctx.pace,
-                      [&](const FcCall& piece) { return product_->Run(piece, scratch); });
-    }
-    const float* const weights = ctx.in[options_.weight_input].f32();
-    const PackedMatrix given = PackedMatrix::Borrow(weights, k, n, n);
-    call.w = given.view();
-    FcInPieces(call, all, ctx.pace);
-    return absl::OkStatus();
+    void* const scratch = static_cast<char*>(ctx.scratch) + BlockBytes();
+    return InPieces(call, all, k * n, ctx.pace,
+                    [&](const FcCall& piece) { return product_->Run(piece, scratch); });
   }
 
  private:
@@ -155,7 +141,7 @@ class FusedFcKernel final : public Kernel {
 
   FusedFcOptions options_;
   std::vector<Piece> pieces_;
-  std::optional<Product> product_;  // Nothing: the weights are an input.
+  std::optional<Product> product_;  // Never empty once constructed.
   int64_t own_bytes_ = 0;
   Epilogue epilogue_;
 };
@@ -201,14 +187,6 @@ absl::StatusOr<TensorSpecs> FusedFc::Infer(absl::Span<const TensorSpec> in) cons
       return BadInput(options_.init, in[options_.init], absl::StrCat(options_.n(), " columns"));
     }
     RETURN_IF_ERROR(join(options_.init, rank - 1));
-  }
-  if (options_.weight_input >= 0) {
-    const Shape& w = in[options_.weight_input].shape;
-    RETURN_IF_ERROR(WantRank(in, options_.weight_input, 3, 3));
-    if (w[1] != Dim::Of(options_.k()) || w[2] != Dim::Of(options_.n())) {
-      return BadInput(options_.weight_input, in[options_.weight_input],
-                      absl::StrCat("weights [users, ", options_.k(), ", ", options_.n(), "]"));
-    }
   }
   TensorSpec out{DType::kFloat32, std::move(shape), Level::kUnknown};
   return OnlyOutput(std::move(out), in);

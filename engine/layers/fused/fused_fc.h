@@ -30,9 +30,6 @@ struct FusedFcOptions {
   // Index of the input that the sums start from instead of the bias: [rows, n], or fewer rows by
   // numpy's rules.  -1: none.
   int init = -1;
-  // Index of the input that holds the weights instead of `weight` (whose data is null then):
-  // [users, k, n].  -1: none.
-  int weight_input = -1;
   // true: inputs are seen as [rows, everything else] and the output is [rows, n]; inputs of one row
   // (the user's) go with all rows.  false: rank 3, the last dimension counts, all blocks have the
   // same leading dimensions.

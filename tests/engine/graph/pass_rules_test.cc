@@ -39,97 +39,6 @@ TEST_F(PassRules, ABroadcastThatWouldFillTheMemoryIsNotFolded) {
   EXPECT_EQ(Count("broadcast_to"), 1);
 }
 
-// -------------------------------------------------------------------------------------- identities
-
-TEST_F(PassRules, NeutralConstantsAreDropped) {
-  for (const auto& [type, value] : std::vector<std::pair<std::string, std::string>>{
-           {"multiply", "1"}, {"div", "1"}, {"sub", "0"}, {"add", "-0.0"}}) {
-    const std::string graph = Constant("c", {4}, {value, value, value, value}) +
-                              Layer(type, {"a", "c"}, "b") + Layer("relu", {"b"}, "y");
-    EXPECT_EQ(Rewrites(graph, {"constant_folding", "identities"}), 1) << type;
-    EXPECT_EQ(steps_, std::vector<std::string>{"relu_layer"}) << type;
-  }
-}
-
-TEST_F(PassRules, WhatChangesABitIsNoIdentity) {
-  // -0 + 0 is 0; 1 / x is not x; 0 - x is not x; one element differs.
-  for (const std::string& graph :
-       {Constant("c", {1}, {"0"}) + Layer("add", {"a", "c"}, "b"),
-        Constant("c", {1}, {"-0.0"}) + Layer("sub", {"a", "c"}, "b"),
-        Constant("c", {1}, {"1"}) + Layer("div", {"c", "a"}, "b"),
-        Constant("c", {1}, {"0"}) + Layer("sub", {"c", "a"}, "b"),
-        Constant("c", {4}, {"1", "1", "1", "1.0000001"}) + Layer("multiply", {"a", "c"}, "b")}) {
-    EXPECT_EQ(Rewrites(graph + Layer("relu", {"b"}, "y"), {"constant_folding", "identities"}), 0)
-        << graph;
-  }
-}
-
-TEST_F(PassRules, AnOperandThatIsMadeLargerStays) {
-  const std::string graph =
-      Layer("reshape", {"a"}, "x", "reshape_param { shape: -1 shape: 1 shape: 4 }") +
-      Constant("c", {2, 1}, {"1", "1"}) + Layer("multiply", {"x", "c"}, "b") +
-      Layer("relu", {"b"}, "y");
-  EXPECT_EQ(Rewrites(graph, {"constant_folding", "identities"}), 0);
-}
-
-TEST_F(PassRules, LayersThatMoveNothingAreDropped) {
-  const std::string graph = Layer("slice", {"a"}, "b",
-                                  "slice_param { concat_dim: 0 slices { offset: 0 shape: 1 } "
-                                  "slices { offset: 1 shape: 3 } }") +
-                            Layer("concat", {"b"}, "c", "concat_param { dim: 1 }") +
-                            Layer("reshape", {"c"}, "d", "reshape_param { shape: -1 shape: 4 }") +
-                            Layer("broadcast_to", {"d", "a"}, "e") + Layer("relu", {"e"}, "y");
-  EXPECT_EQ(Rewrites(graph, {"identities"}), 4);
-  EXPECT_EQ(steps_, std::vector<std::string>{"relu_layer"});
-}
-
-TEST_F(PassRules, ASliceInAnotherOrderStays) {
-  const std::string graph =
-      Layer("slice", {"a"}, "b",
-            "slice_param { concat_dim: 0 slices { offset: 1 shape: 3 } slices { offset: 0 shape: 1 "
-            "} }") +
-      Layer("slice", {"b"}, "c", "slice_param { concat_dim: 0 slices { offset: 0 shape: 3 } }") +
-      Layer("relu", {"c"}, "y");
-  EXPECT_EQ(Rewrites(graph, {"identities"}), 0);
-}
-
-TEST_F(PassRules, AReshapeReadsPastAReshapeIfItMeansTheSame) {
-  const std::string first =
-      Layer("reshape", {"a"}, "b", "reshape_param { shape: -1 shape: 2 shape: 2 }");
-  EXPECT_EQ(
-      Rewrites(first +
-                   Layer("reshape", {"b"}, "c", "reshape_param { shape: -1 shape: 4 shape: 1 }") +
-                   Layer("relu", {"c"}, "y"),
-               {"identities"}),
-      1);
-  EXPECT_EQ(Count("reshape"), 1);
-  // Here the 0 keeps what the first reshape made.
-  EXPECT_EQ(Rewrites(first +
-                         Layer("reshape", {"b"}, "c",
-                               "reshape_param { shape: -1 shape: 0 shape: 2 shape: 1 }") +
-                         Layer("relu", {"c"}, "y"),
-                     {"identities"}),
-            0);
-}
-
-TEST_F(PassRules, AnElementwiseLayerRepeatsItsOperandItself) {
-  const std::string q =
-      Layer("reshape", {"a"}, "q", "reshape_param { shape: -1 shape: 4 shape: 1 }") +
-      Layer("reshape", {"a"}, "k", "reshape_param { shape: -1 shape: 1 shape: 4 }") +
-      Layer("add", {"q", "k"}, "s") + Layer("broadcast_to", {"q", "s"}, "b") +
-      Layer("multiply", {"b", "s"}, "y");
-  EXPECT_EQ(Rewrites(q, {"identities"}), 1);
-  EXPECT_EQ(Count("broadcast_to"), 0);
-  // Not if the repeated operand is needed anyway, or gives the result its shape.
-  EXPECT_EQ(Rewrites(q + Layer("relu", {"b"}, "z"), {"identities"}), 0);
-  EXPECT_EQ(Rewrites(Layer("reshape", {"a"}, "q", "reshape_param { shape: -1 shape: 1 shape: 4 }") +
-                         Layer("broadcast_to", {"q"}, "b",
-                               "broadcast_to_param { shape: 0 shape: 3 shape: 4 }") +
-                         Layer("multiply", {"b", "q"}, "y"),
-                     {"identities"}),
-            0);
-}
-
 // -------------------------------------------------------------------------------------------- sums
 
 // `k` [users, 2, 2], `v` [ads, 2, 2], `q` [ads, 1, 2], `w` [ads, 2, 1].
@@ -214,27 +123,6 @@ TEST_F(PassRules, WhatCannotRepeatRowsReadsThemRepeated) {
                             Layer("concat", {"r", "r", "a", "a"}, "c", "concat_param { dim: 1 }") +
                             Layer("relu", {"c"}, "y");
   EXPECT_EQ(Rewrites(graph, {"user_rows"}), 1);
-}
-
-// ------------------------------------------------------------------------------------- elementwise
-
-TEST_F(PassRules, ElementwiseLayersBecomeOneFormula) {
-  const std::string graph = Layer("sub", {"a", "u"}, "d") + Layer("multiply", {"d", "d"}, "e") +
-                            Layer("sigmoid", {"e"}, "f") + Layer("add", {"f", "a"}, "y");
-  EXPECT_EQ(Rewrites(graph, {"elementwise"}, 1e-6), 3);
-  EXPECT_EQ(steps_, std::vector<std::string>{"expression_layer"});
-}
-
-TEST_F(PassRules, WhatOthersReadOrIsSmallerStaysALayer) {
-  EXPECT_EQ(Rewrites(Layer("sub", {"a", "u"}, "d") + Layer("relu", {"d"}, "y") +
-                         Layer("tanh", {"d"}, "z"),
-                     {"elementwise"}),
-            0);
-  EXPECT_EQ(Rewrites(Layer("relu", {"u"}, "d") + Layer("add", {"d", "a"}, "y"), {"elementwise"}),
-            0);
-  EXPECT_EQ(Rewrites(Steps() + Layer("relu", {"q"}, "d") + Layer("add", {"d", "v"}, "y"),
-                     {"elementwise"}),
-            0);
 }
 
 // --------------------------------------------------------------------------- common_subexpressions
@@ -404,24 +292,6 @@ TEST_F(PassRules, WithoutUserColumnsNothingIsSplit) {
   Weights("fc", {{8, 6}, {6}});
   EXPECT_EQ(Rewrites(Layer("concat", {"a", "a"}, "x") + Layer("inner_product", {"x"}, "fc"),
                      {"fully_connected", "column_blocks", "user_split"}, 1e-6),
-            0);
-}
-
-TEST_F(PassRules, AProductWithTheUsersRowGoesIntoWeightsPerUser) {
-  Weights("fc", {{12, 6}, {6}});
-  const std::string graph = Layer("multiply", {"a", "u"}, "m") + Layer("concat", {"m", "a"}, "c") +
-                            Layer("fuse", {"u", "c"}, "x", kFuse) +
-                            Layer("inner_product", {"x"}, "fc");
-  const std::vector<std::string> passes = {"fully_connected", "column_blocks", "user_split",
-                                           "scaled_input"};
-  EXPECT_EQ(Rewrites(graph, passes, 1e-6), 1);
-  EXPECT_EQ(Count("multiply") + Count("concat"), 0);
-  // Without x itself among the columns nothing becomes narrower.
-  case_.weights_text.clear();
-  Weights("fc", {{8, 6}, {6}});
-  EXPECT_EQ(Rewrites(Layer("multiply", {"a", "u"}, "m") + Layer("fuse", {"u", "m"}, "x", kFuse) +
-                         Layer("inner_product", {"x"}, "fc"),
-                     passes, 1e-6),
             0);
 }
 

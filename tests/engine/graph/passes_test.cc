@@ -42,7 +42,6 @@ std::set<std::string> Prerequisites(const std::string& name) {
       {"fc_fc", {"fully_connected"}},
       {"item_split", {"fully_connected", "column_blocks"}},
       {"user_split", {"fully_connected", "column_blocks"}},
-      {"scaled_input", {"fully_connected", "column_blocks"}},
       {"epilogue", {"fully_connected"}},
       {"parallel_fc", {"fully_connected", "column_blocks", "epilogue"}},
   };
