@@ -34,8 +34,11 @@ Span SpanOf(const Window& window, int axis, int64_t index, int64_t input) {
   return {std::max<int64_t>(start, 0), std::min(end, input), end - start};
 }
 
-// NaN stays NaN, as in torch.
-[[gnu::always_inline]] inline float Larger(float a, float b) { return a >= b || a != a ? a : b; }
+// NaN stays NaN, as in torch.  Two selections of one comparison each, which need no branch.
+[[gnu::always_inline]] inline float Larger(float a, float b) {
+  const float larger = b > a ? b : a;
+  return b != b ? b : larger;
+}
 
 ULFD_MULTIVERSION void MaxRow(const float* x, int64_t stride, float* __restrict y, int64_t n) {
   if (stride == 1) {
@@ -78,17 +81,25 @@ ULFD_MULTIVERSION void LargestOfColumns(const float* x, int64_t rows, int64_t n,
     y[i] = largest;
   }
 }
-// Of each window of one row of windows: for rows with few of them.
-ULFD_MULTIVERSION void LargestOfWindows(const Window& window, const Plane& plane, Span rows,
-                                        float* __restrict y) {
-  for (int64_t i = 0; i < plane.out_width; ++i) {
-    const Span columns = SpanOf(window, 1, i, plane.width);
-    float largest = -std::numeric_limits<float>::infinity();
-    for (int64_t r = rows.begin; r < rows.end; ++r) {
-      const float* const x = plane.x + r * plane.width;
-      for (int64_t c = columns.begin; c < columns.end; ++c) largest = Larger(largest, x[c]);
+// Of each window of so many planes, which follow each other.  REQUIRES: FewInRow.
+constexpr int64_t kFewWindows = 8;
+ULFD_MULTIVERSION void LargestOfWindows(const Window& window, Plane plane, int64_t planes) {
+  Span columns[kFewWindows] = {};
+  for (int64_t i = 0; i < plane.out_width; ++i) columns[i] = SpanOf(window, 1, i, plane.width);
+  for (; planes > 0; --planes, plane.x += plane.height * plane.width) {
+    for (int64_t i = 0; i < plane.out_height; ++i) {
+      const Span rows = SpanOf(window, 0, i, plane.height);
+      for (int64_t j = 0; j < plane.out_width; ++j) {
+        float largest = -std::numeric_limits<float>::infinity();
+        for (int64_t r = rows.begin; r < rows.end; ++r) {
+          const float* const x = plane.x + r * plane.width;
+          for (int64_t c = columns[j].begin; c < columns[j].end; ++c) {
+            largest = Larger(largest, x[c]);
+          }
+        }
+        *plane.y++ = largest;
+      }
     }
-    y[i] = largest;
   }
 }
 ULFD_MULTIVERSION void AddRow(const float* x, int64_t stride, float* __restrict y, int64_t n) {
@@ -114,10 +125,24 @@ void CombineRow(const Window& window, const Plane& plane, const float* x, float*
   }
 }
 
-void MaxPlane(const Window& window, const Plane& plane, Pace& pace) {
+bool WholeRows(const Window& window, const Plane& plane) {
   const Span columns = SpanOf(window, 1, 0, plane.width);
-  const bool whole_rows = plane.out_width == 1 && columns.begin == 0 && columns.end == plane.width;
-  const bool one_wide = window.size[1] == 1 && plane.out_width == plane.width;
+  return plane.out_width == 1 && columns.begin == 0 && columns.end == plane.width;
+}
+bool OneWide(const Window& window, const Plane& plane) {
+  return window.size[1] == 1 && plane.out_width == plane.width;
+}
+int64_t WorkOf(const Window& window, const Plane& plane) {
+  return plane.out_height * plane.out_width * window.size[0] * window.size[1];
+}
+// Going through such rows tap by tap would be more calls than work.
+bool FewInRow(const Window& window, const Plane& plane) {
+  return plane.out_width <= kFewWindows && !WholeRows(window, plane) && !OneWide(window, plane) &&
+         WorkOf(window, plane) <= Pace::kMillisecond;
+}
+
+void MaxPlane(const Window& window, const Plane& plane, Pace& pace) {
+  const bool whole_rows = WholeRows(window, plane), one_wide = OneWide(window, plane);
   for (int64_t i = 0; i < plane.out_height; ++i) {
     float* y = plane.y + i * plane.out_width;
     const Span rows = SpanOf(window, 0, i, plane.height);
@@ -130,16 +155,22 @@ void MaxPlane(const Window& window, const Plane& plane, Pace& pace) {
       LargestOfColumns(plane.x + rows.begin * plane.width, rows.end - rows.begin, plane.width, y);
       continue;
     }
-    constexpr int64_t kFewWindows = 8;
-    if (plane.out_width <= kFewWindows) {
-      if (pace.Stops((rows.end - rows.begin) * plane.out_width * window.size[1])) return;
-      LargestOfWindows(window, plane, rows, y);
-      continue;
-    }
     std::fill_n(y, plane.out_width, -std::numeric_limits<float>::infinity());
     for (int64_t r = rows.begin; r < rows.end; ++r) {
       CombineRow(window, plane, plane.x + r * plane.width, y, MaxRow, pace);
     }
+  }
+}
+
+// REQUIRES: FewInRow.
+void MaxPlanes(const Window& window, Plane plane, int64_t planes, Pace& pace) {
+  const int64_t work = WorkOf(window, plane), at_once = Pace::RowsAtOnce(work, 1);
+  for (; planes > 0; planes -= at_once) {
+    const int64_t count = std::min(planes, at_once);
+    LargestOfWindows(window, plane, count);
+    if (pace.Stops(count * work)) return;
+    plane.x += count * plane.height * plane.width;
+    plane.y += count * plane.out_height * plane.out_width;
   }
 }
 
@@ -186,6 +217,10 @@ class PoolingKernel final : public Kernel {
     const int64_t places = plane.height * plane.width;
     Window window = window_;
     if (global_) window.size = {plane.height, plane.width};
+    if (!average_ && FewInRow(window, plane)) {
+      MaxPlanes(window, plane, x.dims[0] * x.dims[1], ctx.pace);
+      return absl::OkStatus();
+    }
     for (int64_t n = x.dims[0] * x.dims[1]; n > 0 && !ctx.pace.Stops(places); --n) {
       if (!average_) {
         MaxPlane(window, plane, ctx.pace);
