@@ -391,10 +391,11 @@ class Runner {
   ScheduleState* state_;
 };
 
-// Whether what is computed may be kept for other requests, and taken from others.  Who looks at
-// single steps wants them run; what is computed without rows that are late is not to be kept.
+// Whether what is computed may be kept for other requests, and taken from others.  Who counts
+// layers wants them run, what nobody asked for is no hit of anybody, and what is computed without
+// rows that are late is not to be kept.
 bool MayKeep(const RunOptions& options) {
-  return options.steps == nullptr && !options.count_layers && !options.reference &&
+  return !options.count_layers && !options.made_up && !options.reference &&
          (options.fetched == nullptr || options.fetched->CountLate() == 0);
 }
 

@@ -51,7 +51,9 @@ absl::StatusOr<Samples> Measure(const engine::Model& model,
   engine::Workspace workspace;
   engine::RunResult result;
   engine::StepTimes times;
-  const engine::RunOptions plain{.reference = options.reference, .made_up = options.made_up};
+  // Layers are counted so that caches spare none of them.
+  const engine::RunOptions plain{
+      .count_layers = true, .reference = options.reference, .made_up = options.made_up};
   engine::RunOptions timed = plain;
   timed.steps = &times;
   for (int64_t i = 0; i < kWarmUpRuns; ++i) {

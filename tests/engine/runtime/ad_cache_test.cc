@@ -213,12 +213,13 @@ constexpr char kTower[] = R"(
 )";
 
 // Of ads of two columns.
-Outputs Score(const Model& model, std::vector<float> ads, float user = 1) {
+Outputs Score(const Model& model, std::vector<float> ads, float user = 1,
+              const RunOptions& options = {}) {
   float u[] = {user, 2};
   const auto rows = static_cast<int64_t>(ads.size() / 2);
   const std::vector<NamedTensor> inputs = {{"u", {DType::kFloat32, {1, 2}, u}},
                                            {"a", {DType::kFloat32, {rows, 2}, ads.data()}}};
-  return RunOnce(model, inputs).outputs;
+  return RunOnce(model, inputs, options).outputs;
 }
 
 TEST_F(AdCachedModels, HitsMissesAndTheSameAdTwiceInOneRequest) {
@@ -238,6 +239,19 @@ TEST_F(AdCachedModels, HitsMissesAndTheSameAdTwiceInOneRequest) {
             (*cached)->OptimisedPlan()->CostOf(PlanPart::kAd).flops.per_ad);
   EXPECT_GT((*cached)->info().ad_hit_flops, 0);
   EXPECT_EQ((*cached)->info().memory_bytes, (*plain)->info().memory_bytes + 10000000);
+}
+
+TEST_F(AdCachedModels, TimedRequestsUseItAndMadeUpOnesDoNot) {
+  const auto cached = Load(kTower, kManyBytes);
+  ASSERT_TRUE(cached.ok()) << cached.status();
+  const std::vector<float> ads = {1, 2, 3, 4};
+  const Outputs made_up = Score(**cached, ads, 1, {.made_up = true});
+  EXPECT_EQ((*cached)->ad_cache().misses, 0);
+  StepTimes steps;
+  ExpectSame(Score(**cached, ads, 1, {.steps = &steps}), made_up);
+  EXPECT_EQ((*cached)->ad_cache().misses, 2);
+  ExpectSame(Score(**cached, ads, 1, {.steps = &steps}), made_up);
+  EXPECT_EQ((*cached)->ad_cache().hits, 2);
 }
 
 TEST_F(AdCachedModels, ThreadsShareOneModel) {
