@@ -102,5 +102,18 @@ def mask_of_one_row(g):
     g.output(g.binary("Add", x, g.binary("Mul", ones, g.constant(np.tri(4, dtype=np.float32)))))
 
 
-PATTERNS = [heads_in_front, rows_repeated, mask_of_one_row]
+def user_by_ads(g):
+    """(user @ ads.T).T and ads @ steps[0].T, where the user has one row."""
+    def turn(v):
+        return g.node("Transpose", [v], v.array.T, perm=[1, 0])
+    x = g.input("x", g.random.randn(ADS, 4).astype(np.float32))
+    u = g.input("u", g.random.randn(1, 4).astype(np.float32), rows="user")
+    steps = g.input("s", g.random.randn(1, 3, 4).astype(np.float32), rows="user")
+    scores = g.node("MatMul", [u, turn(x)], u.array @ x.array.T)
+    steps = g.pick(steps, 0, 0)
+    each = g.node("MatMul", [x, turn(steps)], x.array @ steps.array.T)
+    g.output(g.binary("Mul", turn(scores), each))
+
+
+PATTERNS = [heads_in_front, rows_repeated, mask_of_one_row, user_by_ads]
 REFUSED = [(heads_in_front_of_the_example, "chunk(k, dim=0)")]

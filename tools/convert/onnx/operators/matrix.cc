@@ -51,7 +51,7 @@ absl::Status TakeBias(OnnxNode& node, Dense& dense) {
 }
 
 // [rows, k] x [1 user, k]^T: a dot product per row.
-absl::Status RowDot(OnnxNode& node, const OnnxValue& a, const OnnxValue& b) {
+absl::StatusOr<OnnxValue> RowDot(OnnxNode& node, const OnnxValue& a, const OnnxValue& b) {
   GraphBuilder& builder = node.builder();
   ASSIGN_OR_RETURN(const std::string plain_a, node.graph.Plain(a));
   OnnxValue swapped = b;
@@ -69,8 +69,7 @@ absl::Status RowDot(OnnxNode& node, const OnnxValue& a, const OnnxValue& b) {
   layer.mutable_batch_dot_param()->set_transpose_b(true);
   RETURN_IF_ERROR(builder.AddLayer(std::move(layer)));
   RETURN_IF_ERROR(AddReshape(builder, absl::StrCat(node.name, "/shape"), product, {0, 1}, out));
-  node.Set(out, {a.dims[0], Dim::Of(1)});
-  return absl::OkStatus();
+  return node.graph.Whole(out, {a.dims[0], Dim::Of(1)});
 }
 
 // Whether the last two axes of a view are those of its tensor, swapped, with no other change.
@@ -124,13 +123,32 @@ bool AreMergedApart(const OnnxValue& a, const OnnxValue& b) {
          ((p.IsAds() && q.IsUsers()) || (p.IsUsers() && q.IsAds()));
 }
 
+// [rows, k] x [k, n], which is the one user's: a product per row.
+absl::StatusOr<OnnxValue> RowProduct(OnnxNode& node, const OnnxValue& a, OnnxValue b) {
+  const bool fits = a.dims[1].IsConst();
+  if (fits && (b.dims[1].IsUsers() || b.dims[1] == Dim::Of(1))) return RowDot(node, a, b);
+  const bool users = node.graph.RowsAreUsers(b) && b.dims[0].IsConst() && b.dims[1].IsConst();
+  if (!fits || !users || !a.dims[0].IsAds()) {
+    return absl::UnimplementedError("a product of two computed matrices, every row with every row");
+  }
+  ASSIGN_OR_RETURN(const std::string plain, node.graph.Plain(a));
+  ASSIGN_OR_RETURN(const std::string rows, Sized(node, "rows", plain, {0, 1, a.dims[1].value()}));
+  b.dims.insert(b.dims.begin(), Dim::Users());
+  b.axes.insert(b.axes.begin(), 0);
+  const OnnxValue each = node.graph.Whole(rows, {a.dims[0], Dim::Of(1), a.dims[1]});
+  ASSIGN_OR_RETURN(const OnnxValue product, ProductOf(node, each, b, node.Scratch("product")));
+  return Reshaped(node, product, {a.dims[0], b.dims[2]});
+}
+
 absl::Status BatchDot(OnnxNode& node, const OnnxValue& a, const OnnxValue& b) {
   if (a.rank() == 2 && b.rank() == 2) {
-    const bool one_user = b.dims[1].IsUsers() || b.dims[1] == Dim::Of(1);
-    if (one_user && !a.dims[1].IsUsers() && !a.dims[1].IsAds() && a.dims[1].IsConst()) {
-      return RowDot(node, a, b);
-    }
-    return absl::UnimplementedError("a product of two computed matrices, every row with every row");
+    // With the ads last it is the product of both, transposed and the other way around.
+    const bool turned = b.dims[1].IsAds() && !a.dims[0].IsAds();
+    ASSIGN_OR_RETURN(OnnxValue product, turned
+                                            ? RowProduct(node, MoveAxis(b, 1, 0), MoveAxis(a, 1, 0))
+                                            : RowProduct(node, a, b));
+    node.Set(turned ? MoveAxis(std::move(product), 1, 0) : std::move(product));
+    return absl::OkStatus();
   }
   if (a.rank() < 3 || b.rank() < 3) {
     return absl::UnimplementedError(absl::StrCat("a product of computed tensors of shapes ",
