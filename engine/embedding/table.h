@@ -149,7 +149,6 @@ class EmbeddingTable {
 
   // Rows that deltas put or dropped; nullptr: none.
   const TableOverlay* overlay() const { return overlay_.get(); }
-  const std::shared_ptr<const TableOverlay>& shared_overlay() const { return overlay_; }
   // Without the overlay.
   const std::shared_ptr<const TableRows>& base() const { return rows_; }
 

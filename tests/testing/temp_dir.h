@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <system_error>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
@@ -30,10 +31,14 @@ class TempDir {
 
   const std::string& path() const { return path_; }
   std::string File(absl::string_view name) const { return absl::StrCat(path_, "/", name); }
-  // Writes a file; returns its path.
+  // Writes a file, and makes the folders that it is in; returns its path.
   std::string Write(absl::string_view name, absl::string_view content) const {
-    std::ofstream(File(name), std::ios::binary | std::ios::trunc) << content;
-    return File(name);
+    const std::filesystem::path path = File(name);
+    std::error_code error;
+    std::filesystem::create_directories(path.parent_path(), error);
+    std::ofstream file(path, std::ios::binary | std::ios::trunc);
+    EXPECT_TRUE(file << content << std::flush) << "cannot write " << path;
+    return path;
   }
 
  private:
