@@ -25,16 +25,12 @@ void ApplyPeriodic(const Epilogue& epilogue, int64_t period, const float* x, flo
 
 void BinaryRows(BinaryOp op, const Strided& a, const Strided& b, float* y, int64_t y_stride,
                 int64_t rows, int64_t n, Isa isa) {
-  KernelsOf(isa).binary(op, {.a = a.data,
-                             .a_stride = a.stride,
-                             .a_step = a.step,
-                             .b = b.data,
-                             .b_stride = b.stride,
-                             .b_step = b.step,
-                             .y = y,
-                             .y_stride = y_stride,
-                             .rows = rows,
-                             .n = n});
+  KernelsOf(isa).binary(op, a, b, y, y_stride, rows, n);
+}
+
+void WhereRows(const Strided& condition, const Strided& a, const Strided& b, float* y, int64_t rows,
+               int64_t n, Isa isa) {
+  KernelsOf(isa).where(condition, a, b, y, rows, n);
 }
 
 void Softmax(const float* x, float* y, int64_t outer, int64_t count, int64_t inner, Isa isa) {
@@ -52,10 +48,6 @@ float Dot(const float* a, const float* b, int64_t n, Isa isa) {
 
 void GruCell(const float* x, const float* g, const float* bias, float* h, int64_t n, Isa isa) {
   KernelsOf(isa).gru_cell(x, g, bias, h, n);
-}
-
-void RunBlocks(absl::Span<BlockStep> steps, int64_t rows, int64_t n, Isa isa) {
-  KernelsOf(isa).blocks(steps.data(), static_cast<int64_t>(steps.size()), rows, n);
 }
 
 }  // namespace ulfd::engine

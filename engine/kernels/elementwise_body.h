@@ -22,6 +22,24 @@ template <class Fn>
   fn(Vec::LoadMasked(x + full, mask)).StoreMasked(y + full, mask);
 }
 
+// The sine of x, or its cosine; large ones by the C library.
+Vec SineOrCosine(Vec x, bool cosine) {
+  float values[Vec::kLanes], y[Vec::kLanes];
+  x.Store(values);
+  Sine(x, Vec::Set(cosine ? 0.5f : 0.0f)).Store(y);
+  for (int i = 0; i < Vec::kLanes; ++i) {
+    if (__builtin_fabsf(values[i]) <= kMostSine) continue;
+    y[i] = static_cast<float>(cosine ? __builtin_cos(values[i]) : __builtin_sin(values[i]));
+  }
+  return Vec::Load(y);
+}
+void Sines(const float* x, float* y, int64_t n, bool cosine) {
+  for (int64_t i = 0; i < n; i += Vec::kLanes) {
+    const Vec::Mask mask = Vec::MaskOf(Least(n - i, Vec::kLanes));
+    SineOrCosine(Vec::LoadMasked(x + i, mask), cosine).StoreMasked(y + i, mask);
+  }
+}
+
 void Unary(UnaryOp op, const float* x, float* y, int64_t n) {
   switch (op) {
     case UnaryOp::kRelu:
@@ -32,61 +50,112 @@ void Unary(UnaryOp op, const float* x, float* y, int64_t n) {
       return Map(x, y, n, [](auto v) { return Tanh(v); });
     case UnaryOp::kExp:
       return Map(x, y, n, [](auto v) { return Exp(v); });
+    case UnaryOp::kLog:
+      return Map(x, y, n, [](auto v) { return Log(v); });
+    case UnaryOp::kSqrt:
+      return Map(x, y, n, [](auto v) { return decltype(v)::Sqrt(v); });
+    case UnaryOp::kNeg:
+      return Map(x, y, n, [](auto v) { return decltype(v)::Xor(v, decltype(v)::Set(-0.0f)); });
+    case UnaryOp::kAbs:
+      return Map(x, y, n, [](auto v) {
+        const auto sign = decltype(v)::Set(-0.0f);
+        return decltype(v)::Xor(decltype(v)::Or(v, sign), sign);
+      });
+    case UnaryOp::kSin:
+      return Sines(x, y, n, false);
+    case UnaryOp::kCos:
+      return Sines(x, y, n, true);
   }
 }
 
 // ------------------------------------------------------------------------------------ arithmetic
 
-struct AddOp {
-  static Vec Of(Vec a, Vec b) { return a + b; }
-};
-struct SubOp {
-  static Vec Of(Vec a, Vec b) { return a - b; }
-};
-struct MultiplyOp {
-  static Vec Of(Vec a, Vec b) { return a * b; }
-};
-struct DivOp {
-  static Vec Of(Vec a, Vec b) { return a / b; }
-};
+inline Vec Truth(Vec a, Vec b) {  // a > b
+  return Vec::SelectGreater(a, b, Vec::Set(1.0f), Vec::Zero());
+}
+inline Vec TruthOrEqual(Vec a, Vec b) {  // a >= b
+  return Vec::SelectEqual(a, b, Vec::Set(1.0f), Truth(a, b));
+}
+inline Vec Power(Vec a, Vec b) {
+  float x[Vec::kLanes], y[Vec::kLanes];
+  a.Store(x);
+  b.Store(y);
+  for (int i = 0; i < Vec::kLanes; ++i) x[i] = __builtin_powf(x[i], y[i]);
+  return Vec::Load(x);
+}
 
-template <class Op, bool kStepA, bool kStepB>
-void BinaryRowsOf(const BinaryArgs& t) {
-  const int64_t full = t.n / Vec::kLanes * Vec::kLanes;
-  const Vec::Mask mask = Vec::MaskOf(t.n - full);
-  const float* a = t.a;
-  const float* b = t.b;
-  float* y = t.y;
-  for (int64_t r = 0; r < t.rows; ++r, a += t.a_stride, b += t.b_stride, y += t.y_stride) {
-    const Vec a0 = kStepA ? Vec::Zero() : Vec::Broadcast(a);
-    const Vec b0 = kStepB ? Vec::Zero() : Vec::Broadcast(b);
+template <bool kStepA, bool kStepB, class Fn>
+void BinaryRowsOf(Strided a, Strided b, float* y, int64_t y_stride, int64_t rows, int64_t n,
+                  Fn fn) {
+  const int64_t full = n / Vec::kLanes * Vec::kLanes;
+  const Vec::Mask mask = Vec::MaskOf(n - full);
+  for (int64_t r = 0; r < rows; ++r, a.data += a.stride, b.data += b.stride, y += y_stride) {
+    const Vec a0 = kStepA ? Vec::Zero() : Vec::Broadcast(a.data);
+    const Vec b0 = kStepB ? Vec::Zero() : Vec::Broadcast(b.data);
     for (int64_t i = 0; i < full; i += Vec::kLanes) {
-      Op::Of(kStepA ? Vec::Load(a + i) : a0, kStepB ? Vec::Load(b + i) : b0).Store(y + i);
+      fn(kStepA ? Vec::Load(a.data + i) : a0, kStepB ? Vec::Load(b.data + i) : b0).Store(y + i);
     }
-    if (full == t.n) continue;
-    Op::Of(kStepA ? Vec::LoadMasked(a + full, mask) : a0,
-           kStepB ? Vec::LoadMasked(b + full, mask) : b0)
+    if (full == n) continue;
+    fn(kStepA ? Vec::LoadMasked(a.data + full, mask) : a0,
+       kStepB ? Vec::LoadMasked(b.data + full, mask) : b0)
         .StoreMasked(y + full, mask);
   }
 }
 
-template <class Op>
-void BinaryOf(const BinaryArgs& t) {
-  if (t.a_step != 0)
-    return t.b_step != 0 ? BinaryRowsOf<Op, true, true>(t) : BinaryRowsOf<Op, true, false>(t);
-  return t.b_step != 0 ? BinaryRowsOf<Op, false, true>(t) : BinaryRowsOf<Op, false, false>(t);
-}
-
-void Binary(BinaryOp op, const BinaryArgs& t) {
+void Binary(BinaryOp op, const Strided& a, const Strided& b, float* y, int64_t y_stride,
+            int64_t rows, int64_t n) {
+  const auto run = [&](auto fn) {
+    if (a.step != 0 && b.step != 0) {
+      BinaryRowsOf<true, true>(a, b, y, y_stride, rows, n, fn);
+    } else if (a.step != 0) {
+      BinaryRowsOf<true, false>(a, b, y, y_stride, rows, n, fn);
+    } else if (b.step != 0) {
+      BinaryRowsOf<false, true>(a, b, y, y_stride, rows, n, fn);
+    } else {
+      BinaryRowsOf<false, false>(a, b, y, y_stride, rows, n, fn);
+    }
+  };
   switch (op) {
     case BinaryOp::kAdd:
-      return BinaryOf<AddOp>(t);
+      return run([](Vec u, Vec v) { return u + v; });
     case BinaryOp::kSub:
-      return BinaryOf<SubOp>(t);
+      return run([](Vec u, Vec v) { return u - v; });
     case BinaryOp::kMultiply:
-      return BinaryOf<MultiplyOp>(t);
+      return run([](Vec u, Vec v) { return u * v; });
     case BinaryOp::kDiv:
-      return BinaryOf<DivOp>(t);
+      return run([](Vec u, Vec v) { return u / v; });
+    case BinaryOp::kMin:
+      return run([](Vec u, Vec v) { return Vec::SelectEqual(u, u, Vec::Min(u, v), u); });
+    case BinaryOp::kMax:
+      return run([](Vec u, Vec v) { return Vec::SelectEqual(u, u, Vec::Max(u, v), u); });
+    case BinaryOp::kLess:
+      return run([](Vec u, Vec v) { return Truth(v, u); });
+    case BinaryOp::kLessEqual:
+      return run([](Vec u, Vec v) { return TruthOrEqual(v, u); });
+    case BinaryOp::kGreater:
+      return run([](Vec u, Vec v) { return Truth(u, v); });
+    case BinaryOp::kGreaterEqual:
+      return run([](Vec u, Vec v) { return TruthOrEqual(u, v); });
+    case BinaryOp::kEqual:
+      return run([](Vec u, Vec v) { return Vec::SelectEqual(u, v, Vec::Set(1.0f), Vec::Zero()); });
+    case BinaryOp::kNotEqual:
+      return run([](Vec u, Vec v) { return Vec::SelectEqual(u, v, Vec::Zero(), Vec::Set(1.0f)); });
+    case BinaryOp::kPow:
+      return run([](Vec u, Vec v) { return Power(u, v); });
+  }
+}
+
+void Where(const Strided& condition, const Strided& a, const Strided& b, float* y, int64_t rows,
+           int64_t n) {
+  for (int64_t r = 0; r < rows; ++r) {
+    for (int64_t i = 0; i < n; i += Vec::kLanes) {
+      const Vec::Mask mask = Vec::MaskOf(Least(n - i, Vec::kLanes));
+      const auto at = [&](const Strided& x) {
+        const float* const row = x.data + r * x.stride;
+        return x.step == 0 ? Vec::Broadcast(row) : Vec::LoadMasked(row + i, mask);
+      };
+      Vec::SelectGreater(at(condition), Vec::Zero(), at(a), at(b)).StoreMasked(y + r * n + i, mask);
+    }
   }
 }
 

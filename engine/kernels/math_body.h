@@ -52,6 +52,10 @@ struct Pair {
   [[gnu::always_inline]] static Pair Or(Pair x, Pair y) {
     return {Half::Or(x.a, y.a), Half::Or(x.b, y.b)};
   }
+  [[gnu::always_inline]] static Pair Xor(Pair x, Pair y) {
+    return {Half::Xor(x.a, y.a), Half::Xor(x.b, y.b)};
+  }
+  [[gnu::always_inline]] static Pair Sqrt(Pair x) { return {Half::Sqrt(x.a), Half::Sqrt(x.b)}; }
   [[gnu::always_inline]] static Pair And(Pair x, Pair y) {
     return {Half::And(x.a, y.a), Half::And(x.b, y.b)};
   }

@@ -35,17 +35,6 @@ struct FcArgs {
   int64_t y_stride;
 };
 
-// [rows, n] op [rows, n]; see BinaryRows in elementwise.h.
-struct BinaryArgs {
-  const float* a;
-  int64_t a_stride, a_step;
-  const float* b;
-  int64_t b_stride, b_step;
-  float* y;
-  int64_t y_stride;
-  int64_t rows, n;
-};
-
 struct KernelTable {
   void (*fc)(const FcArgs& args);
   // y[i] = op(x[i]).
@@ -53,7 +42,11 @@ struct KernelTable {
   // Rows of n columns.
   void (*epilogue)(const Epilogue& epilogue, const float* x, int64_t x_stride, float* y,
                    int64_t y_stride, int64_t rows, int64_t n);
-  void (*binary)(BinaryOp op, const BinaryArgs& args);
+  // See BinaryRows and WhereRows in elementwise.h.
+  void (*binary)(BinaryOp op, const Strided& a, const Strided& b, float* y, int64_t y_stride,
+                 int64_t rows, int64_t n);
+  void (*where)(const Strided& condition, const Strided& a, const Strided& b, float* y,
+                int64_t rows, int64_t n);
   void (*softmax)(const float* x, float* y, int64_t outer, int64_t count, int64_t inner);
   // y[e] = sum over t of w[t] * v[t * stride + e].
   void (*weighted_sum)(const float* w, const float* v, int64_t stride, int64_t count, int64_t n,
@@ -61,8 +54,6 @@ struct KernelTable {
   // b = wk + diag(q) * wp for matrices of one packed layout; wk may be null.
   void (*scale_rows)(const MatrixView& wk, const MatrixView& wp, const float* q, float* b);
   float (*dot)(const float* a, const float* b, int64_t n);
-  // See RunBlocks in elementwise.h.
-  void (*blocks)(BlockStep* steps, int64_t count, int64_t rows, int64_t n);
   // See GruCell in elementwise.h.
   void (*gru_cell)(const float* x, const float* g, const float* bias, float* h, int64_t n);
   // See AddHash in hash.h.

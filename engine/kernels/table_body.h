@@ -13,7 +13,6 @@ inline Vec MultiplyAdd(Vec a, Vec b, Vec sum) { return Vec::Fma(a, b, sum); }
 }  // namespace
 }  // namespace ulfd::engine
 
-#include "engine/kernels/blocks_body.h"
 #include "engine/kernels/elementwise_body.h"
 #include "engine/kernels/fc_body.h"
 #include "engine/kernels/gru_body.h"
@@ -28,11 +27,11 @@ constexpr KernelTable kTable = {
     .unary = &Unary,
     .epilogue = &EpilogueRows,
     .binary = &Binary,
+    .where = &Where,
     .softmax = &Softmax,
     .weighted_sum = &WeightedSum,
     .scale_rows = &ScaleRows,
     .dot = &Dot,
-    .blocks = &Blocks,
     .gru_cell = &GruCell,
     .hash = &HashBytes,
 };

@@ -85,80 +85,40 @@ struct MatrixView {
 };
 
 // Elementwise operators of two operands.
-enum class BinaryOp : uint8_t { kAdd, kSub, kMultiply, kDiv };
-// Elementwise functions without parameters.
-enum class UnaryOp : uint8_t { kRelu, kSigmoid, kTanh, kExp };
-
-// What a step of RunBlocks (elementwise.h) does to the block of values that a program holds, "it".
-enum class BlockOp : uint8_t {
-  kLoad,   // it = a
-  kStore,  // a = it
+enum class BinaryOp : uint8_t {
   kAdd,
   kSub,
-  kSubFrom,  // it = a - it
-  kMul,
+  kMultiply,
   kDiv,
-  kDivInto,  // it = a / it
-  kMin,      // NaN if either is, like kMax; of zeros the second.
-  kMinOf,    // it = min(a, it)
+  kMin,  // NaN if either is, like kMax; of zeros the second.
   kMax,
-  kMaxOf,
-  kLess,  // it = it < a ? 1 : 0, and so on.
+  kLess,  // 1 or 0, and so on.
   kLessEqual,
   kGreater,
   kGreaterEqual,
   kEqual,
   kNotEqual,
-  kNeg,
-  kAbs,
-  kSquare,
-  kSqrt,
+  kPow,  // By the C library: a call per value.
+};
+// Elementwise functions without parameters.
+enum class UnaryOp : uint8_t {
   kRelu,
-  // As close to the exact value as Unary (elementwise.h); kLog: within 2 ulp.
-  kExp,
-  kLog,  // NaN of negative numbers, -infinity of 0.
   kSigmoid,
   kTanh,
-  kSin,  // Within 2e-7; beyond 8192 by the C library, a call per value.
+  kExp,
+  kLog,  // NaN of negative numbers, -infinity of 0.
+  kSqrt,
+  kNeg,
+  kAbs,
+  kSin,  // Beyond 8192 by the C library, a call per value.
   kCos,
-  kPow,    // it = it to the power a, by the C library: a call per value.
-  kPowOf,  // it = a to the power it
-  kWhere,  // it = it > 0 ? a : b
-  // it = a + b, and so on.
-  kLoadSum,
-  kLoadDifference,
-  kLoadProduct,
-  // it = it + (a + b), and so on; each operation rounds.
-  kAddSum,
-  kAddDifference,
-  kAddProduct,
-  kSubSum,
-  kSubDifference,
-  kSubProduct,
-  kSubFromSum,  // it = (a + b) - it
-  kSubFromDifference,
-  kSubFromProduct,
-  kMulSum,
-  kMulDifference,
-  kMulProduct,
 };
 
-// Memory that a step reads or writes; of row r: data + r * row_stride.
-struct BlockOperand {
-  static constexpr int64_t kPlaceFloats = 64;
-  // Value i of a row is data[i & kind].
-  enum class Kind : int64_t {
-    kRows = -1,                 // As many values as a row has.
-    kScalar = 0,                // One value for the whole row.
-    kPlace = kPlaceFloats - 1,  // kPlaceFloats values, overwritten from block to block.
-  };
-  float* data = nullptr;  // Written by kStore alone.
-  int64_t row_stride = 0;
-  Kind kind = Kind::kRows;
-};
-struct BlockStep {
-  BlockOp op = BlockOp::kLoad;
-  BlockOperand a, b;
+// An operand of rows: value (r, j) is data[r * stride + j * step].
+struct Strided {
+  const float* data = nullptr;
+  int64_t stride = 0;  // 0: one row for all.
+  int64_t step = 1;    // 1, or 0: one value per row.
 };
 
 }  // namespace ulfd::engine

@@ -8,7 +8,7 @@ namespace {
 
 // Whether `inner` continues `outer` for every operand, so that the two are one axis.
 bool Mergeable(const BroadcastPlan::Axis& outer, const BroadcastPlan::Axis& inner) {
-  for (int i = 0; i < BroadcastPlan::kMaxOperands; ++i) {
+  for (size_t i = 0; i < inner.step.size(); ++i) {
     if (outer.step[i] != inner.step[i] * inner.count) return false;
   }
   return true;
@@ -19,14 +19,14 @@ bool Mergeable(const BroadcastPlan::Axis& outer, const BroadcastPlan::Axis& inne
 BroadcastPlan PlanBroadcast(absl::Span<const int64_t> out,
                             absl::Span<const absl::Span<const int64_t>> operands) {
   BroadcastPlan plan;
+  plan.advances.assign(operands.size(), false);
   absl::InlinedVector<BroadcastPlan::Axis, 8> axes;  // Innermost first.
-  BroadcastPlan::Offsets size{};
-  size.fill(1);
+  BroadcastPlan::Offsets size(operands.size(), 1);
   for (int back = 0; back < static_cast<int>(out.size()); ++back) {
     const int64_t count = out[out.size() - 1 - back];
     if (count == 0) return plan;
     if (count == 1) continue;
-    BroadcastPlan::Axis axis{count, {}};
+    BroadcastPlan::Axis axis{count, BroadcastPlan::Offsets(operands.size(), 0)};
     for (size_t i = 0; i < operands.size(); ++i) {
       const int place = static_cast<int>(operands[i].size()) - 1 - back;
       if (place < 0 || operands[i][place] == 1) continue;
@@ -40,7 +40,7 @@ BroadcastPlan PlanBroadcast(absl::Span<const int64_t> out,
     }
   }
   plan.run = axes.empty() ? 1 : axes[0].count;
-  for (int i = 0; i < BroadcastPlan::kMaxOperands && !axes.empty(); ++i) {
+  for (size_t i = 0; i < operands.size() && !axes.empty(); ++i) {
     plan.advances[i] = axes[0].step[i] != 0;
   }
   for (size_t i = axes.size(); i > 1; --i) plan.outer.push_back(axes[i - 1]);

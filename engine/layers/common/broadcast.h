@@ -4,7 +4,7 @@
 #ifndef ULFD_ENGINE_LAYERS_COMMON_BROADCAST_H_
 #define ULFD_ENGINE_LAYERS_COMMON_BROADCAST_H_
 
-#include <array>
+#include <cstddef>
 #include <cstdint>
 
 #include "absl/container/inlined_vector.h"
@@ -17,15 +17,14 @@ namespace ulfd::engine {
 // advances by one element or stays.  Dimensions that all operands walk through alike are merged, so
 // runs are as long as can be and nothing is divided per element.
 struct BroadcastPlan {
-  static constexpr int kMaxOperands = 3;
-  using Offsets = std::array<int64_t, kMaxOperands>;
+  using Offsets = absl::InlinedVector<int64_t, 4>;  // Of each operand.
   struct Axis {
     int64_t count = 0;
-    Offsets step{};  // Elements of each operand per index.
+    Offsets step;  // Elements of each operand per index.
   };
   absl::InlinedVector<Axis, 8> outer;  // Outermost first.
   int64_t run = 0;                     // 0: no output at all.
-  std::array<bool, kMaxOperands> advances{};
+  absl::InlinedVector<bool, 4> advances;
 
   // Calls fn(offsets of the operands, offset of the output) for each run.
   template <class Fn>
@@ -39,22 +38,22 @@ struct BroadcastPlan {
     Walk(outer.empty() ? 0 : static_cast<int>(outer.size()) - 1, run * rows(), fn);
   }
   int64_t rows() const { return outer.empty() ? 1 : outer.back().count; }
-  int64_t row_step(int operand) const { return outer.empty() ? 0 : outer.back().step[operand]; }
+  int64_t row_step(size_t operand) const { return outer.empty() ? 0 : outer.back().step[operand]; }
 
  private:
   // Calls fn for each index of the first `axes` axes; the output moves on by `step`.
   template <class Fn>
   void Walk(int axes, int64_t step, Fn fn) const {
     if (run == 0) return;
-    Offsets offsets{};
+    Offsets offsets(advances.size(), 0);
     absl::InlinedVector<int64_t, 8> index(axes, 0);
     for (int64_t out = 0;; out += step) {
       fn(offsets, out);
       int axis = axes - 1;
       for (; axis >= 0; --axis) {
-        for (int i = 0; i < kMaxOperands; ++i) offsets[i] += outer[axis].step[i];
+        for (size_t i = 0; i < offsets.size(); ++i) offsets[i] += outer[axis].step[i];
         if (++index[axis] < outer[axis].count) break;
-        for (int i = 0; i < kMaxOperands; ++i) {
+        for (size_t i = 0; i < offsets.size(); ++i) {
           offsets[i] -= outer[axis].step[i] * outer[axis].count;
         }
         index[axis] = 0;
@@ -64,7 +63,7 @@ struct BroadcastPlan {
   }
 };
 
-// REQUIRES: at most kMaxOperands operands, each of which broadcasts to `out`.
+// REQUIRES: each operand broadcasts to `out`.  Allocates nothing for up to four.
 BroadcastPlan PlanBroadcast(absl::Span<const int64_t> out,
                             absl::Span<const absl::Span<const int64_t>> operands);
 

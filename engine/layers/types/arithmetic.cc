@@ -41,7 +41,17 @@ class Binary final : public Layer {
   }
   Semantics semantics() const override { return {.op = kOp}; }
   absl::StatusOr<std::unique_ptr<Kernel>> Prepare(absl::Span<const TensorSpec>) const override {
-    return MakeArithmetic(kBinary);
+    return MakeKernel([](RunContext& ctx) {
+      const Tensor& a = ctx.in[0];
+      const Tensor& b = ctx.in[1];
+      const BroadcastPlan plan = PlanBroadcast(ctx.out[0].dims, {a.dims, b.dims});
+      float* y = ctx.out[0].f32();
+      plan.ForEachBlock([&](const BroadcastPlan::Offsets& at, int64_t out) {
+        BinaryRows(kBinary, {a.f32() + at[0], plan.row_step(0), plan.advances[0] ? 1 : 0},
+                   {b.f32() + at[1], plan.row_step(1), plan.advances[1] ? 1 : 0}, y + out, plan.run,
+                   plan.rows(), plan.run);
+      });
+    });
   }
 };
 
@@ -267,20 +277,6 @@ constexpr LayerType kTypes[] = {
 };
 
 }  // namespace
-
-std::unique_ptr<Kernel> MakeArithmetic(BinaryOp op) {
-  return MakeKernel([op](RunContext& ctx) {
-    const Tensor& a = ctx.in[0];
-    const Tensor& b = ctx.in[1];
-    const BroadcastPlan plan = PlanBroadcast(ctx.out[0].dims, {a.dims, b.dims});
-    float* y = ctx.out[0].f32();
-    plan.ForEachBlock([&](const BroadcastPlan::Offsets& at, int64_t out) {
-      BinaryRows(op, {a.f32() + at[0], plan.row_step(0), plan.advances[0] ? 1 : 0},
-                 {b.f32() + at[1], plan.row_step(1), plan.advances[1] ? 1 : 0}, y + out, plan.run,
-                 plan.rows(), plan.run);
-    });
-  });
-}
 
 std::unique_ptr<Layer> MakeSum(int axis) { return std::make_unique<SumAxis>(axis); }
 

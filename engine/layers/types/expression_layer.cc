@@ -4,19 +4,19 @@
 #include "engine/layers/types/expression_layer.h"
 
 #include <algorithm>
+#include <iterator>
 #include <memory>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "engine/kernels/elementwise.h"
 #include "engine/layers/checks.h"
-#include "engine/layers/common/block_program.h"
+#include "engine/layers/common/broadcast.h"
 #include "engine/layers/common/expression.h"
 #include "engine/layers/common/multiversion.h"
-#include "engine/layers/types/arithmetic.h"
 #include "engine/layers/types/families.h"
 
 namespace ulfd::engine {
@@ -25,83 +25,10 @@ namespace {
 using Op = ExpressionOp;
 
 constexpr int64_t kTile = 1024;  // Elements.
-// Between the tiles of the inputs in scratch: not a multiple of 4096 bytes, where processors take
-// the store to one tile for one to the next.
+// Between tiles in scratch: not a multiple of 4096 bytes, where processors take the store to one
+// tile for one to the next.
 constexpr int64_t kPlace = kTile + 80;
-// Shorter runs are put together before anything is computed,
-constexpr int64_t kShortRun = 128;
-constexpr int64_t kBlockRun = 32;  // unless they are a multiple of this, which fills the blocks.
-
-// How the inputs are walked through along the output: axes outside of runs, along which each input
-// either advances by one element or stays.  Axes that all walk through alike are one.
-struct Walk {
-  using Steps = absl::InlinedVector<int64_t, 4>;  // Elements of each input per index.
-  struct Axis {
-    int64_t count = 0;
-    Steps step;
-  };
-  absl::InlinedVector<Axis, 4> outer;  // Outermost first; at least one.
-  int64_t run = 1;
-  int64_t runs = 1;  // How many.
-  Steps step;        // Within a run: 0 or 1.
-
-  Walk(absl::Span<const int64_t> out, absl::Span<const Tensor> in) : step(in.size(), 0) {
-    for (size_t d = 0; d < out.size(); ++d) {
-      Axis axis{out[d], Steps(in.size(), 0)};
-      for (size_t i = 0; i < in.size(); ++i) axis.step[i] = StepOf(in[i], out, d);
-      if (axis.count == 1) continue;
-      if (!outer.empty() && Merges(outer.back(), axis)) {
-        axis.count *= outer.back().count;
-        outer.pop_back();
-      }
-      outer.push_back(std::move(axis));
-    }
-    if (!outer.empty()) {
-      run = outer.back().count;
-      step = outer.back().step;
-      outer.pop_back();
-    }
-    for (const Axis& axis : outer) runs *= axis.count;
-    if (outer.empty()) outer.push_back({1, Steps(in.size(), 0)});
-  }
-
-  // The offset of run `index` in input i.
-  int64_t Offset(size_t i, int64_t index) const {
-    int64_t offset = 0;
-    for (size_t axis = outer.size(); axis-- > 0; index /= outer[axis].count) {
-      offset += index % outer[axis].count * outer[axis].step[i];
-    }
-    return offset;
-  }
-
- private:
-  static bool Merges(const Axis& outer, const Axis& inner) {
-    for (size_t i = 0; i < inner.step.size(); ++i) {
-      if (outer.step[i] != inner.step[i] * inner.count) return false;
-    }
-    return true;
-  }
-  // Elements of `x` per index of dimension d of the output, aligned at the last dimension.
-  static int64_t StepOf(const Tensor& x, absl::Span<const int64_t> out, size_t d) {
-    const int own = static_cast<int>(d) + x.rank() - static_cast<int>(out.size());
-    if (own < 0 || x.dims[own] == 1) return 0;
-    int64_t step = 1;
-    for (int k = own + 1; k < x.rank(); ++k) step *= x.dims[k];
-    return step;
-  }
-};
-
-float At(const Tensor& x, int64_t i) {
-  switch (x.dtype) {
-    case DType::kFloat32:
-      return x.f32()[i];
-    case DType::kInt32:
-      return static_cast<float>(x.i32()[i]);
-    case DType::kInt64:
-      return static_cast<float>(x.i64()[i]);
-  }
-  return 0;
-}
+constexpr int64_t kShortRun = 16;  // Shorter ones are put side by side before anything is computed.
 
 // n values from `from` on, or that one n times.
 template <class T>
@@ -114,217 +41,208 @@ template <class T>
   }
 }
 
-// Rows of n values, whose first ones lie row_step apart.
+// Rows of n values, whose first ones lie row_step apart, side by side as floats.
 template <class T>
 [[gnu::always_inline]] inline void CopyRows(const T* from, int64_t row_step, int64_t step,
                                             int64_t rows, int64_t n, float* to) {
-  if (n == 1) return CopyRow(from, row_step == 0 ? 0 : 1, 1, to);
   for (int64_t row = 0; row < rows; ++row) CopyRow(from + row * row_step, step, n, to + row * n);
 }
-
-ULFD_MULTIVERSION void CopyRowsAs(const Tensor& x, int64_t offset, int64_t row_step, int64_t step,
-                                  int64_t rows, int64_t n, float* to) {
+ULFD_MULTIVERSION void Gather(const Tensor& x, int64_t offset, int64_t row_step, int64_t step,
+                              int64_t rows, int64_t n, float* to) {
   switch (x.dtype) {
     case DType::kFloat32:
-      if (n == 1) {  // Single values, a step apart.
-        for (int64_t row = 0; row < rows; ++row) to[row] = x.f32()[offset + row * row_step];
-        return;
-      }
       return CopyRows(x.f32() + offset, row_step, step, rows, n, to);
     case DType::kInt32:
-      for (int64_t row = 0; row < rows; ++row) {
-        CopyRow(x.i32() + offset + row * row_step, step, n, to + row * n);
-      }
-      return;
+      return CopyRows(x.i32() + offset, row_step, step, rows, n, to);
     case DType::kInt64:
-      for (int64_t row = 0; row < rows; ++row) {
-        CopyRow(x.i64() + offset + row * row_step, step, n, to + row * n);
-      }
-      return;
+      return CopyRows(x.i64() + offset, row_step, step, rows, n, to);
   }
 }
 
-// "@0 + @1" and its like, which is what the arithmetic layers do.
-std::optional<BinaryOp> ArithmeticOf(const Expression& expression) {
-  const std::vector<Instruction>& p = expression.program;
-  if (p.size() != 3 || p[0].op != Op::kInput || p[0].input != 0 || p[1].op != Op::kInput ||
-      p[1].input != 1) {
-    return std::nullopt;
+constexpr std::pair<Op, BinaryOp> kBinary[] = {
+    {Op::kAdd, BinaryOp::kAdd},         {Op::kSub, BinaryOp::kSub},
+    {Op::kMul, BinaryOp::kMultiply},    {Op::kDiv, BinaryOp::kDiv},
+    {Op::kMin, BinaryOp::kMin},         {Op::kMax, BinaryOp::kMax},
+    {Op::kLess, BinaryOp::kLess},       {Op::kLessEqual, BinaryOp::kLessEqual},
+    {Op::kGreater, BinaryOp::kGreater}, {Op::kGreaterEqual, BinaryOp::kGreaterEqual},
+    {Op::kEqual, BinaryOp::kEqual},     {Op::kNotEqual, BinaryOp::kNotEqual},
+    {Op::kPow, BinaryOp::kPow}};
+constexpr std::pair<Op, UnaryOp> kUnary[] = {
+    {Op::kNeg, UnaryOp::kNeg},  {Op::kAbs, UnaryOp::kAbs},         {Op::kExp, UnaryOp::kExp},
+    {Op::kLog, UnaryOp::kLog},  {Op::kSqrt, UnaryOp::kSqrt},       {Op::kSin, UnaryOp::kSin},
+    {Op::kCos, UnaryOp::kCos},  {Op::kSigmoid, UnaryOp::kSigmoid}, {Op::kTanh, UnaryOp::kTanh},
+    {Op::kRelu, UnaryOp::kRelu}};
+
+// What the kernels call it.  REQUIRES: it is in the list.
+template <class KernelOp, size_t count>
+KernelOp InKernels(const std::pair<Op, KernelOp> (&list)[count], Op op) {
+  return std::find_if(std::begin(list), std::end(list),
+                      [op](const auto& entry) { return entry.first == op; })
+      ->second;
+}
+
+// [rows, n] values of the output, and of each input.
+struct Tile {
+  int64_t rows, n;
+  const Strided* inputs;
+};
+
+// An instruction, and what the kernels call it.
+struct Step : Instruction {
+  int operands = 0;
+  UnaryOp unary{};
+  BinaryOp binary{};
+  bool square = false;  // Of the first operand.
+  int64_t place = -1;   // Where the value goes; -1: to the output.
+};
+
+std::vector<Step> StepsOf(const Expression& expression) {
+  const std::vector<Instruction>& program = expression.program;
+  std::vector<Step> steps;
+  int64_t depth = 0;  // Of the stack.
+  for (size_t i = 0; i < program.size(); ++i) {
+    Step& step = steps.emplace_back(Step{program[i]});
+    if (step.op == Op::kStore) continue;
+    const bool pushes = step.op == Op::kNumber || step.op == Op::kInput || step.op == Op::kLoad;
+    step.operands = pushes ? 0 : OperandCount(step.op);
+    depth += 1 - step.operands;
+    if (step.operands == 1) step.unary = InKernels(kUnary, step.op);
+    if (step.operands == 2) step.binary = InKernels(kBinary, step.op);
+    if (step.op == Op::kPow && program[i - 1].op == Op::kNumber && program[i - 1].number == 2) {
+      step.square = true;
+      step.binary = BinaryOp::kMultiply;
+    }
+    // A value that is kept has a place of its own, others that of their position on the stack.
+    const bool is_kept = i + 1 < program.size() && program[i + 1].op == Op::kStore;
+    if (i + 1 < program.size()) {
+      step.place = is_kept ? expression.stack + program[i + 1].input : depth - 1;
+    }
   }
-  switch (p[2].op) {
-    case Op::kAdd:
-      return BinaryOp::kAdd;
-    case Op::kSub:
-      return BinaryOp::kSub;
-    case Op::kMul:
-      return BinaryOp::kMultiply;
-    case Op::kDiv:
-      return BinaryOp::kDiv;
-    default:
-      return std::nullopt;
+  return steps;
+}
+
+// y [rows, n] = op(x).
+void Function(UnaryOp op, const Strided& x, float* y, int64_t rows, int64_t n) {
+  if (x.step == 1 && (rows == 1 || x.stride == n)) return Unary(op, x.data, y, rows * n);
+  for (int64_t r = 0; r < rows; ++r) {
+    CopyRow(x.data + r * x.stride, x.step, n, y + r * n);
   }
+  Unary(op, y, y, rows * n);
 }
 
 class ExpressionKernel final : public Kernel {
  public:
   explicit ExpressionKernel(const Expression& expression)
-      : program_(BlockProgram::Compile(expression)) {}
+      : expression_(expression), steps_(StepsOf(expression)) {}
 
   size_t ScratchBytes(absl::Span<const Tensor> in) const override {
-    return in.size() * kPlace * sizeof(float) + program_.ScratchBytes();
+    const size_t values = in.size() + Values();
+    return values * (kPlace * sizeof(float) + sizeof(Strided));
   }
+
   absl::Status Run(RunContext& ctx) const override {
-    if (ctx.out[0].elements() == 0) return absl::OkStatus();
-    const Walk walk(ctx.out[0].dims, ctx.in);
-    const bool floats = std::all_of(ctx.in.begin(), ctx.in.end(),
-                                    [](const Tensor& x) { return x.dtype == DType::kFloat32; });
-    const bool in_place = walk.run >= kShortRun || walk.run % kBlockRun == 0 || Flat(walk);
-    if (floats && in_place) {
-      RunInPlace(walk, ctx);
-    } else if (walk.run < kShortRun && walk.runs > 1) {
-      RunGathered(walk, ctx);
-    } else {
-      RunConverted(walk, ctx);
-    }
+    absl::InlinedVector<absl::Span<const int64_t>, 4> dims;
+    for (const Tensor& x : ctx.in) dims.push_back(x.dims);
+    const BroadcastPlan plan = PlanBroadcast(ctx.out[0].dims, dims);
+    const int64_t rows_at_once = std::max<int64_t>(1, kTile / std::max<int64_t>(1, plan.run));
+    plan.ForEachBlock([&](const BroadcastPlan::Offsets& at, int64_t out) {
+      for (int64_t row = 0; row < plan.rows(); row += rows_at_once) {
+        const int64_t rows = std::min(rows_at_once, plan.rows() - row);
+        for (int64_t column = 0; column < plan.run; column += kTile) {
+          const int64_t n = std::min(kTile, plan.run - column);
+          if (ctx.pace.Stops(rows * n * Work())) return;
+          RunTile(ctx, plan, at, row, column, rows, n,
+                  ctx.out[0].f32() + out + row * plan.run + column);
+        }
+      }
+    });
     return absl::OkStatus();
   }
 
  private:
-  using Operands = absl::InlinedVector<BlockOperand, 4>;
+  // Values that are alive at once beside the inputs.
+  size_t Values() const { return static_cast<size_t>(expression_.stack + expression_.stored); }
+  // Of one value, in multiplications.
+  int64_t Work() const { return static_cast<int64_t>(expression_.program.size()) * 16; }
 
-  // An operand that is read only, as BlockOperand wants it.
-  static float* Floats(const Tensor& x) { return static_cast<float*>(x.data); }
-  // A tile of an input, converted or put together.
-  static float* Gathered(const RunContext& ctx, size_t input) {
-    return static_cast<float*>(ctx.scratch) + static_cast<int64_t>(input) * kPlace;
-  }
-  static void* ProgramScratch(const RunContext& ctx) { return Gathered(ctx, ctx.in.size()); }
-
-  // Whether rows of this length lie side by side, or can be repeated, in whole places.
-  static bool Flat(const Walk& walk) {
-    const Walk::Axis& rows = walk.outer.back();
-    if (rows.count == 1) return true;
-    for (size_t i = 0; i < walk.step.size(); ++i) {
-      if (rows.step[i] == 0) continue;
-      if (rows.step[i] != walk.run || walk.step[i] == 0) return false;
-    }
-    return BlockOperand::kPlaceFloats % walk.run == 0;
-  }
-  // Operands are read where they are, rows of runs at a time.
-  void RunInPlace(const Walk& walk, RunContext& ctx) const {
-    const Walk::Axis& rows = walk.outer.back();
-    absl::InlinedVector<BlockOperand, 4> operands(ctx.in.size());
-    float* y = ctx.out[0].f32();
-    for (int64_t run = 0; run < walk.runs; run += rows.count, y += rows.count * walk.run) {
-      for (size_t i = 0; i < operands.size(); ++i) {
-        operands[i] = {Floats(ctx.in[i]) + walk.Offset(i, run), rows.step[i],
-                       walk.step[i] == 0 ? BlockOperand::Kind::kScalar : BlockOperand::Kind::kRows};
-      }
-      RunRows(walk, ctx, absl::MakeSpan(operands), y);
-    }
-  }
-
-  // walk.outer.back().count rows of walk.run values.
-  void RunRows(const Walk& walk, RunContext& ctx, absl::Span<BlockOperand> operands,
-               float* y) const {
-    const int64_t rows = walk.outer.back().count;
-    if (rows > 1 && Flat(walk)) {
-      // One long row: what is the same in each row is repeated as often as a place has room.
-      for (size_t i = 0; i < operands.size(); ++i) {
-        BlockOperand& operand = operands[i];
-        if (operand.row_stride != 0 || operand.kind == BlockOperand::Kind::kScalar) continue;
-        float* const place = Gathered(ctx, i);
-        for (int64_t at = 0; at < BlockOperand::kPlaceFloats; at += walk.run) {
-          std::copy_n(operand.data, walk.run, place + at);
-        }
-        operand = {place, 0, BlockOperand::Kind::kPlace};
-      }
-      return program_.Run(operands, ProgramScratch(ctx), y, 1, rows * walk.run, ctx.pace);
-    }
-    program_.Run(operands, ProgramScratch(ctx), y, rows, walk.run, ctx.pace);
-  }
-
-  // Long runs, not all of float32: tiles of the others are converted.
-  void RunConverted(const Walk& walk, RunContext& ctx) const {
-    float* y = ctx.out[0].f32();
-    Operands operands(ctx.in.size());
-    for (int64_t run = 0; run < walk.runs; ++run) {
-      for (int64_t done = 0; done < walk.run; done += kTile) {
-        const int64_t n = std::min(kTile, walk.run - done);
-        for (size_t i = 0; i < operands.size(); ++i) {
-          const Tensor& x = ctx.in[i];
-          const int64_t offset = walk.Offset(i, run);
-          float* const place = Gathered(ctx, i);
-          if (walk.step[i] == 0) {
-            *place = At(x, offset);
-            operands[i] = {place, 0, BlockOperand::Kind::kScalar};
-          } else if (x.dtype == DType::kFloat32) {
-            operands[i].data = Floats(x) + offset + done;
-          } else {
-            CopyRowsAs(x, offset + done, 0, 1, 1, n, place);
-            operands[i].data = place;
-          }
-        }
-        program_.Run(operands, ProgramScratch(ctx), y, 1, n, ctx.pace);
-        y += n;
+  // Rows [row, row + rows) of a block, of each the values [column, column + n).
+  void RunTile(RunContext& ctx, const BroadcastPlan& plan, const BroadcastPlan::Offsets& at,
+               int64_t row, int64_t column, int64_t rows, int64_t n, float* y) const {
+    const bool side_by_side = plan.run < kShortRun && rows > 1;
+    auto* place = static_cast<float*>(ctx.scratch);
+    const int64_t places = static_cast<int64_t>(ctx.in.size() + Values());
+    auto* const inputs = reinterpret_cast<Strided*>(place + places * kPlace);
+    for (size_t i = 0; i < ctx.in.size(); ++i, place += kPlace) {
+      const Tensor& x = ctx.in[i];
+      const int64_t row_step = plan.row_step(i), step = plan.advances[i] ? 1 : 0;
+      const int64_t offset = at[i] + row * row_step + column * step;
+      if (x.dtype == DType::kFloat32 && !side_by_side) {
+        inputs[i] = {x.f32() + offset, row_step, step};
+      } else if (row_step == 0 && step == 0) {
+        Gather(x, offset, 0, 0, 1, 1, place);
+        inputs[i] = {place, 0, 0};
+      } else {
+        Gather(x, offset, row_step, step, rows, n, place);
+        inputs[i] = {place, n, 1};
       }
     }
+    Compute(side_by_side ? Tile{1, rows * n, inputs} : Tile{rows, n, inputs},
+            inputs + ctx.in.size(), place, y);
   }
 
-  // Short runs: as many as fit a tile are put side by side first, unless they lie so.
-  void RunGathered(const Walk& walk, RunContext& ctx) const {
-    const Walk::Axis& rows = walk.outer.back();
-    // Tiles end where the innermost axis does, if that leaves them long enough.
-    const bool within = rows.count * walk.run >= 2 * kShortRun;
-    const int64_t fit = kTile / walk.run;
-    float* y = ctx.out[0].f32();
-    Operands operands(ctx.in.size());
-    Walk::Steps gathered(operands.size(), -1);  // The offset whose row fills the place, or -1.
-    for (int64_t run = 0; run < walk.runs;) {
-      const int64_t left = within ? rows.count - run % rows.count : walk.runs - run;
-      const int64_t count = std::min(fit, left);
-      for (size_t i = 0; i < operands.size(); ++i) {
-        const Tensor& x = ctx.in[i];
-        float* const place = Gathered(ctx, i);
-        operands[i] = {place, 0, BlockOperand::Kind::kRows};
-        if (x.elements() == 1) {
-          *place = At(x, 0);
-          operands[i].kind = BlockOperand::Kind::kScalar;
+  // The program on a tile.  `values`: room for Values() operands, `places`: for as many tiles.
+  void Compute(const Tile& tile, Strided* values, float* places, float* y) const {
+    Strided* const kept = values + expression_.stack;
+    Strided* top = values - 1;
+    for (const Step& step : steps_) {
+      switch (step.op) {
+        case Op::kNumber:
+          *++top = {&step.number, 0, 0};
           continue;
-        }
-        const int64_t offset = walk.Offset(i, run);
-        if (within && x.dtype == DType::kFloat32 && walk.step[i] == 1 && rows.step[i] == walk.run) {
-          operands[i].data = Floats(x) + offset;
+        case Op::kInput:
+          *++top = tile.inputs[step.input];
           continue;
-        }
-        if (within && rows.step[i] == 0) {  // One row again and again, also in the next tile.
-          if (gathered[i] == offset) continue;
-          CopyRowsAs(x, offset, 0, walk.step[i], std::min(fit, rows.count), walk.run, place);
-          gathered[i] = offset;
-        } else {
-          Gather(walk, x, i, run, count, place);
-        }
+        case Op::kLoad:
+          *++top = kept[step.input];
+          continue;
+        case Op::kStore:
+          kept[step.input] = *top;
+          continue;
+        default:
+          break;
       }
-      program_.Run(operands, ProgramScratch(ctx), y, 1, count * walk.run, ctx.pace);
-      y += count * walk.run;
-      run += count;
+      top -= step.operands - 1;
+      float* const to = step.place < 0 ? y : places + step.place * kPlace;
+      Apply(step, top, tile, to);
+      *top = {to, tile.n, 1};
+    }
+    if (top->data != y) {
+      const Strided zero{&kZero, 0, 0};
+      WhereRows(zero, zero, *top, y, tile.rows, tile.n);
     }
   }
 
-  // Runs [first, first + count) of input i.
-  static void Gather(const Walk& walk, const Tensor& x, size_t i, int64_t first, int64_t count,
-                     float* to) {
-    const Walk::Axis& rows = walk.outer.back();
-    while (count > 0) {
-      const int64_t now = std::min(count, rows.count - first % rows.count);
-      CopyRowsAs(x, walk.Offset(i, first), rows.step[i], walk.step[i], now, walk.run, to);
-      to += now * walk.run;
-      first += now;
-      count -= now;
+  // to [rows, n] = the step's operation on the operands.
+  static void Apply(const Step& step, const Strided* operands, Tile tile, float* to) {
+    bool one_row = true;
+    for (int i = 0; i < step.operands; ++i) {
+      one_row &= operands[i].stride == operands[i].step * tile.n;
+    }
+    if (one_row) tile = {1, tile.rows * tile.n, tile.inputs};
+    switch (step.operands) {
+      case 1:
+        return Function(step.unary, operands[0], to, tile.rows, tile.n);
+      case 2:
+        return BinaryRows(step.binary, operands[0], operands[step.square ? 0 : 1], to, tile.n,
+                          tile.rows, tile.n);
+      default:
+        return WhereRows(operands[0], operands[1], operands[2], to, tile.rows, tile.n);
     }
   }
 
-  const BlockProgram program_;
+  static constexpr float kZero = 0;
+  const Expression expression_;
+  const std::vector<Step> steps_;
 };
 
 // expression_layer: y = a formula over the inputs @0, @1, ..., element by element.
@@ -369,12 +287,7 @@ class ExpressionLayer final : public Layer {
   absl::StatusOr<TensorSpecs> Infer(absl::Span<const TensorSpec> in) const override {
     return InferBroadcast(in);
   }
-  absl::StatusOr<std::unique_ptr<Kernel>> Prepare(absl::Span<const TensorSpec> in) const override {
-    const bool floats = std::all_of(in.begin(), in.end(),
-                                    [](const TensorSpec& x) { return x.dtype == DType::kFloat32; });
-    if (const std::optional<BinaryOp> op = ArithmeticOf(expression_); floats && op.has_value()) {
-      return MakeArithmetic(*op);
-    }
+  absl::StatusOr<std::unique_ptr<Kernel>> Prepare(absl::Span<const TensorSpec>) const override {
     return std::unique_ptr<Kernel>(new ExpressionKernel(expression_));
   }
   std::string Describe() const override { return expression_.ToString(); }
