@@ -319,6 +319,8 @@ absl::Status Daemon::StartHttp() {
   pages["/history.json"] = [this] {
     return HttpReply{.content_type = "application/json", .body = history_->ToJson()};
   };
+  HttpServer::Limits limits;
+  limits.max_connections = static_cast<int>(RoomForConnections().http);
   HttpServer::Service service;
   if (options_.settings.http_inference()) {
     // As many as receive gRPC's calls: they do the same.
@@ -331,8 +333,8 @@ absl::Status Daemon::StartHttp() {
     // What is read of a body takes up to eight times its size beside it, and a reply as JSON four
     // times that of its bytes.
     const uint64_t quota = options_.settings.connections().memory_quota_bytes();
-    service.max_bodies_bytes = std::max(service.max_body_bytes, quota / 16);
-    service.max_unsent_bytes = std::max(4 * service.max_body_bytes, quota / 8);
+    service.max_bodies_bytes = std::max(2 * service.max_body_bytes, quota / 16);
+    limits.max_unsent_bytes = std::max(5 * service.max_body_bytes, quota / 8);
     service.admit = [this](const HttpRequest& request, const std::string& peer) {
       return rest_->Admit(request, peer);
     };
@@ -340,8 +342,6 @@ absl::Status Daemon::StartHttp() {
       rest_->Take(std::move(exchange));
     };
   }
-  HttpServer::Limits limits;
-  limits.max_connections = static_cast<int>(RoomForConnections().http);
   ASSIGN_OR_RETURN(
       http_, HttpServer::Create(options_.settings.http_address(), options_.settings.http_port(),
                                 std::move(all), std::move(service), limits));

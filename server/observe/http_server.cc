@@ -20,7 +20,7 @@
 #include "base/load_scope.h"
 #include "base/mutex.h"
 #include "base/status_macros.h"
-#include "server/system/room_share.h"
+#include "server/system/peer.h"
 #include "server/system/thread_time.h"
 
 namespace ulfd::server {
@@ -36,7 +36,8 @@ constexpr milliseconds kLastReplies{300};
 constexpr milliseconds kNoDescriptors{20};
 // What is read of one connection, in pieces of 16 KiB, and how many are accepted, before the others
 // have their turn.
-constexpr int kBurst = 64;
+constexpr int kPieces = 8;
+constexpr int kAccepted = 64;
 
 constexpr std::pair<int, absl::string_view> kReasons[] = {{200, "OK"},
                                                           {400, "Bad Request"},
@@ -78,71 +79,55 @@ std::string Format(const HttpReply& reply, bool with_body, bool keep) {
 // Thread-safe.
 class HttpMailbox {
  public:
-  struct Letter {
-    uint64_t connection = 0;
-    HttpReply reply = {};
-    bool of_page = false;                               // Then not the reply, but:
-    std::shared_ptr<const std::string> page = nullptr;  // Null: there was no memory for it.
-  };
-
-  explicit HttpMailbox(uint64_t max_bytes)
-      : max_bytes_(max_bytes), wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
+  explicit HttpMailbox(uint64_t max_bodies_bytes)
+      : wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
+        bodies_(static_cast<int64_t>(max_bodies_bytes)) {}
 
   int wake_fd() const { return wake_.get(); }
   void Wake() { eventfd_write(wake_.get(), 1); }
-  void Put(Letter letter) {
+  void Put(HttpLetters letters) {
     {
       MutexLock lock(mu_);
-      letters_.push_back(std::move(letter));
+      letters_.splice(letters_.end(), letters);
     }
     Wake();
   }
-  std::vector<Letter> TakeAll() {
+  HttpLetters TakeAll() {
     eventfd_t count = 0;
     eventfd_read(wake_.get(), &count);
     MutexLock lock(mu_);
     return std::exchange(letters_, {});
   }
-
-  // Bytes of the body of a connection that holds `own` of one already; false: there is no room, so
-  // that bodies that never end leave some for others.  The only body is never too large.
-  bool Hold(uint64_t own, uint64_t bytes) {
-    const auto mine = static_cast<int64_t>(own), more = static_cast<int64_t>(bytes);
-    const auto taken = static_cast<int64_t>(held_.fetch_add(bytes));
-    const auto limit = static_cast<int64_t>(max_bytes_);
-    if (taken == mine ? taken + more <= limit : HasRoom(taken, mine, more, limit)) return true;
-    held_.fetch_sub(bytes);
-    return false;
-  }
-  void Release(uint64_t bytes) { held_.fetch_sub(bytes); }
+  SharedRoom& bodies() { return bodies_; }
 
  private:
-  const uint64_t max_bytes_;
   const FileDescriptor wake_;
-  std::atomic<uint64_t> held_{0};
+  SharedRoom bodies_;
   Mutex mu_;
-  std::vector<Letter> letters_ ABSL_GUARDED_BY(mu_);
+  HttpLetters letters_ ABSL_GUARDED_BY(mu_);
 };
 
 HttpExchange::HttpExchange(std::shared_ptr<HttpMailbox> mailbox, uint64_t connection,
                            std::string text, size_t head_bytes, std::string peer,
-                           std::shared_ptr<const std::atomic<bool>> gone)
+                           std::string client, std::shared_ptr<const std::atomic<bool>> gone)
     : mailbox_(std::move(mailbox)),
-      connection_(connection),
+      letter_{{connection, HttpReply{.code = 500, .body = "no answer\n"}}},
       text_(std::move(text)),
       head_bytes_(head_bytes),
       peer_(std::move(peer)),
+      client_(std::move(client)),
       gone_(std::move(gone)),
       request_(ParseHead(absl::string_view(text_).substr(0, head_bytes_))) {}
 
 HttpExchange::~HttpExchange() {
-  if (!answered_) Reply({.code = 500, .body = "no answer\n"});
-  mailbox_->Release(body().size());
+  if (!letter_.empty()) mailbox_->Put(std::exchange(letter_, {}));
+  mailbox_->bodies().Release(client_, static_cast<int64_t>(body().size()));
 }
 
 void HttpExchange::Reply(HttpReply reply) {
-  if (std::exchange(answered_, true)) return;
-  mailbox_->Put({connection_, std::move(reply)});
+  if (letter_.empty()) return;
+  letter_.front().content = std::move(reply);
+  mailbox_->Put(std::exchange(letter_, {}));
 }
 
 absl::StatusOr<std::unique_ptr<HttpServer>> HttpServer::Create(const std::string& address, int port,
@@ -157,7 +142,8 @@ HttpServer::HttpServer(ListeningSocket socket, Pages pages, Service service, con
     : socket_(std::move(socket)),
       service_(std::move(service)),
       limits_(limits),
-      mailbox_(std::make_shared<HttpMailbox>(service_.max_bodies_bytes)) {
+      mailbox_(std::make_shared<HttpMailbox>(service_.max_bodies_bytes)),
+      unsent_(static_cast<int64_t>(limits_.max_unsent_bytes)) {
   for (auto& [path, page] : pages.quick) pages_[path].make = std::move(page);
   for (auto& [path, page] : pages.dear) {
     MadePage& made = pages_[path];
@@ -237,40 +223,40 @@ bool HttpServer::Answering() const {
 
 void HttpServer::Drop(size_t index) {
   Connection& connection = connections_[index];
-  mailbox_->Release(connection.held_bytes);
-  unsent_bytes_ -= connection.unsent_bytes;
+  mailbox_->bodies().Release(connection.client, connection.held_bytes);
+  unsent_.Release(connection.client, connection.unsent_bytes);
   if (connection.gone != nullptr) connection.gone->store(true, std::memory_order_relaxed);
   std::swap(connection, connections_.back());
   connections_.pop_back();
 }
 
 void HttpServer::Deliver() {
-  for (HttpMailbox::Letter& letter : mailbox_->TakeAll()) {
+  for (HttpLetter& letter : mailbox_->TakeAll()) {
     const auto found = std::find_if(connections_.begin(), connections_.end(),
                                     [&](const Connection& c) { return c.id == letter.connection; });
     if (found == connections_.end() || found->state != State::kWaiting) continue;
-    if (letter.of_page) {
-      if (letter.page == nullptr || !AnswerPage(*found, std::move(letter.page))) {
-        Drop(static_cast<size_t>(found - connections_.begin()));
-      }
-      continue;
-    }
-    found->gone.reset();
-    std::string text = Format(letter.reply, found->with_body, found->keep);
-    bool open = true;
-    if (unsent_bytes_ + text.size() > service_.max_unsent_bytes) {
-      open = Refuse(*found, 503, "replies that others do not take use all memory there is");
-    } else {
-      found->unsent_bytes = text.size();
-      unsent_bytes_ += text.size();
-      open = Answer(*found, std::move(text));
-    }
+    bool open = false;  // Where there is no memory for the reply.
+    WithinMemory([&] { open = Answer(*found, letter); }).IgnoreError();
     if (!open) Drop(static_cast<size_t>(found - connections_.begin()));
   }
 }
 
+bool HttpServer::Answer(Connection& connection, HttpLetter& letter) {
+  if (auto* const page = std::get_if<HttpLetter::PageText>(&letter.content); page != nullptr) {
+    return *page != nullptr && AnswerPage(connection, std::move(*page));
+  }
+  connection.gone.reset();
+  std::string text =
+      Format(std::get<HttpReply>(letter.content), connection.with_body, connection.keep);
+  if (!unsent_.Take(connection.client, static_cast<int64_t>(text.size()))) {
+    return Refuse(connection, 503, "replies that others do not take use all memory there is");
+  }
+  connection.unsent_bytes = static_cast<int64_t>(text.size());
+  return Answer(connection, std::move(text));
+}
+
 void HttpServer::Accept() {
-  for (int i = 0; i < kBurst; ++i) {
+  for (int i = 0; i < kAccepted; ++i) {
     sockaddr_storage peer{};
     socklen_t size = sizeof(peer);
     Connection connection{
@@ -292,6 +278,7 @@ void HttpServer::Accept() {
       continue;
     }
     connection.peer = PeerName(peer);
+    connection.client = ClientOf(connection.peer);
     // Most have sent their request by now: however many come behind them, they have their reply.
     const bool open = Advance(connection);
     if (open && connections_.size() >= static_cast<size_t>(limits_.max_connections)) CloseOldest();
@@ -330,7 +317,7 @@ bool HttpServer::Advance(Connection& connection) {
   }
   // Closing a socket with unread data in it would take back the reply.
   char rest[16384];
-  for (int i = 0; i < kBurst; ++i) {
+  for (int i = 0; i < kPieces; ++i) {
     const ssize_t got = recv(connection.fd.get(), rest, sizeof(rest), 0);
     if (got == 0) return false;
     if (got < 0) return errno == EAGAIN || errno == EINTR;
@@ -339,7 +326,7 @@ bool HttpServer::Advance(Connection& connection) {
 }
 
 bool HttpServer::Read(Connection& connection) {
-  for (int i = 0; i < kBurst; ++i) {
+  for (int i = 0; i < kPieces; ++i) {
     char buffer[16384];
     // Of a body no more than is its own: the rest belongs to the next request.
     const size_t most =
@@ -351,10 +338,10 @@ bool HttpServer::Read(Connection& connection) {
     if (got == 0) return false;
     connection.text.append(buffer, static_cast<size_t>(got));
     if (connection.state == State::kBody) {
-      if (!mailbox_->Hold(connection.held_bytes, static_cast<uint64_t>(got))) {
+      if (!mailbox_->bodies().Take(connection.client, got)) {
         return Refuse(connection, 503, "the bodies of other requests take all memory there is");
       }
-      connection.held_bytes += static_cast<uint64_t>(got);
+      connection.held_bytes += got;
       if (connection.text.size() < connection.head_bytes + connection.body_bytes) continue;
       HandOver(connection);
       return true;
@@ -400,8 +387,14 @@ bool HttpServer::TakeHead(Connection& connection) {
 }
 
 bool HttpServer::AnswerPage(Connection& connection, std::shared_ptr<const std::string> text) {
-  return connection.with_body ? Answer(connection, std::move(text))
-                              : Answer(connection, text->substr(0, FindHeadEnd(*text)));
+  const auto bytes = static_cast<int64_t>(text->size());
+  const bool open = connection.with_body ? Answer(connection, std::move(text))
+                                         : Answer(connection, text->substr(0, FindHeadEnd(*text)));
+  if (!open || connection.state != State::kWriting) return open;
+  // Those who share the text share no room: it lasts as long as any of them.
+  if (!unsent_.Take(connection.client, bytes)) return false;
+  connection.unsent_bytes = bytes;
+  return true;
 }
 
 bool HttpServer::OrderPage(Connection& connection, MadePage& page) {
@@ -409,7 +402,7 @@ bool HttpServer::OrderPage(Connection& connection, MadePage& page) {
     MutexLock lock(orders_mu_);
     // Who has left since counts, too.
     if (orders_.size() < static_cast<size_t>(limits_.max_connections)) {
-      orders_.push_back({&page, connection.id});
+      orders_.push_back({&page, {{connection.id, HttpLetter::PageText()}}});
       ordered_.NotifyAll();
       connection.text = {};
       Enter(connection, State::kWaiting, Clock::duration::max());
@@ -426,12 +419,11 @@ void HttpServer::MakePages() {
       MutexLock lock(orders_mu_);
       while (orders_.empty() && !stopping_.load()) ordered_.Wait(orders_mu_);
       if (stopping_.load()) return;
-      order = orders_.front();
+      order = std::move(orders_.front());
       orders_.pop_front();
     }
-    HttpMailbox::Letter letter{.connection = order.connection, .of_page = true};
-    WithinMemory([&] { letter.page = TextOf(*order.page); }).IgnoreError();
-    WithinMemory([&] { mailbox_->Put(std::move(letter)); }).IgnoreError();
+    WithinMemory([&] { order.letter.front().content = TextOf(*order.page); }).IgnoreError();
+    mailbox_->Put(std::move(order.letter));
   }
 }
 
@@ -485,11 +477,11 @@ bool HttpServer::TakeServiceHead(Connection& connection, const HttpRequest& requ
     connection.ahead = connection.text.substr(end);
     connection.text.resize(end);
   }
-  connection.held_bytes = connection.text.size() - connection.head_bytes;
-  if (!mailbox_->Hold(0, connection.held_bytes)) {
-    connection.held_bytes = 0;
+  const auto read = static_cast<int64_t>(connection.text.size() - connection.head_bytes);
+  if (!mailbox_->bodies().Take(connection.client, read)) {
     return Refuse(connection, 503, "the bodies of other requests take all memory there is");
   }
+  connection.held_bytes = read;
   if (connection.text.size() == end) {
     HandOver(connection);
     return true;
@@ -504,9 +496,9 @@ bool HttpServer::TakeServiceHead(Connection& connection, const HttpRequest& requ
 
 void HttpServer::HandOver(Connection& connection) {
   connection.gone = std::make_shared<std::atomic<bool>>(false);
-  auto exchange =
-      std::make_unique<HttpExchange>(mailbox_, connection.id, std::exchange(connection.text, {}),
-                                     connection.head_bytes, connection.peer, connection.gone);
+  auto exchange = std::make_unique<HttpExchange>(
+      mailbox_, connection.id, std::exchange(connection.text, {}), connection.head_bytes,
+      connection.peer, connection.client, connection.gone);
   Enter(connection, State::kWaiting, Clock::duration::max());
   connection.held_bytes = 0;  // The exchange holds them now.
   service_.take(std::move(exchange));
@@ -518,7 +510,7 @@ bool HttpServer::Refuse(Connection& connection, int code, const std::string& why
 }
 
 bool HttpServer::Answer(Connection& connection, std::shared_ptr<const std::string> reply) {
-  mailbox_->Release(std::exchange(connection.held_bytes, 0));
+  mailbox_->bodies().Release(connection.client, std::exchange(connection.held_bytes, 0));
   connection.text = {};
   connection.reply = std::move(reply);
   connection.sent = 0;
@@ -535,7 +527,7 @@ bool HttpServer::Write(Connection& connection) {
     connection.sent += static_cast<size_t>(sent);
   }
   connection.reply.reset();
-  unsent_bytes_ -= std::exchange(connection.unsent_bytes, 0);
+  unsent_.Release(connection.client, std::exchange(connection.unsent_bytes, 0));
   if (connection.keep) {
     Enter(connection, State::kHead, limits_.idle_timeout);
     connection.text = std::exchange(connection.ahead, {});

@@ -9,12 +9,14 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <list>
 #include <map>
 #include <memory>
 #include <optional>
 #include <string>
 #include <thread>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -23,6 +25,7 @@
 #include "base/mutex.h"
 #include "server/observe/http_request.h"
 #include "server/system/listening_socket.h"
+#include "server/system/room_share.h"
 
 namespace ulfd::server {
 
@@ -36,12 +39,22 @@ struct HttpReply {
 // What replies from other threads and the server share; outlives both.
 class HttpMailbox;
 
+// What a connection waits for.
+struct HttpLetter {
+  using PageText = std::shared_ptr<const std::string>;  // Null: there was no memory for it.
+  uint64_t connection = 0;
+  std::variant<HttpReply, PageText> content;
+};
+// A letter that is there beforehand needs no memory to be sent.
+using HttpLetters = std::list<HttpLetter>;
+
 // A request of the service, with its body, until it is answered.
 class HttpExchange {
  public:
   // `text`: head and body.
   HttpExchange(std::shared_ptr<HttpMailbox> mailbox, uint64_t connection, std::string text,
-               size_t head_bytes, std::string peer, std::shared_ptr<const std::atomic<bool>> gone);
+               size_t head_bytes, std::string peer, std::string client,
+               std::shared_ptr<const std::atomic<bool>> gone);
   // One that was not answered is answered with 500.
   ~HttpExchange();
   HttpExchange(const HttpExchange&) = delete;
@@ -57,13 +70,12 @@ class HttpExchange {
 
  private:
   const std::shared_ptr<HttpMailbox> mailbox_;
-  const uint64_t connection_;
+  HttpLetters letter_;  // Until it is answered.
   std::string text_;
   const size_t head_bytes_;
-  const std::string peer_;
+  const std::string peer_, client_;
   const std::shared_ptr<const std::atomic<bool>> gone_;
   const HttpRequest request_;
-  bool answered_ = false;
 };
 
 // GET and HEAD of fixed paths over HTTP/1, one request per connection; who accepts a media type
@@ -87,14 +99,16 @@ class HttpServer {
     std::chrono::milliseconds body_timeout{10000};
     std::chrono::milliseconds idle_timeout{30000};  // Between two requests of a connection.
     std::chrono::milliseconds reply_timeout{10000};
+    // Of all replies that wait to be sent.  Where there is no room left for a client (HasRoom) the
+    // service's are 503, and pages that do not leave at once are cut off.
+    uint64_t max_unsent_bytes = 64 << 20;
   };
   // Paths that are `prefix` or lie below it.
   struct Service {
-    std::string prefix;             // "/v2"; empty: no service.
-    uint64_t max_body_bytes = 0;    // Of one request; 413 above.
-    uint64_t max_bodies_bytes = 0;  // Of all that are read or not answered; 503 above, or for one
-                                    // that would take more than eight times what is left.
-    uint64_t max_unsent_bytes = 0;  // Of all replies that wait to be sent; 503 above.
+    std::string prefix;           // "/v2"; empty: no service.
+    uint64_t max_body_bytes = 0;  // Of one request; 413 above.
+    // Of all that are read or not answered; 503 where there is no room left for a client (HasRoom).
+    uint64_t max_bodies_bytes = 0;
     // Both are called on the server's thread, and must not block.
     // Before the body is read: nullopt, or the reply that refuses the request.
     std::function<std::optional<HttpReply>(const HttpRequest& request, const std::string& peer)>
@@ -121,7 +135,7 @@ class HttpServer {
   struct Connection {
     FileDescriptor fd;
     uint64_t id = 0;
-    std::string peer;
+    std::string peer, client;  // PeerName, ClientOf
     State state = State::kHead;
     Clock::time_point since, until;  // Of the state.
     std::string text;                // The request.
@@ -131,8 +145,8 @@ class HttpServer {
     std::string ahead;                        // What came behind the request.
     bool with_body = true;                    // Of the reply.
     bool keep = false;                        // Another request may come when this one is answered.
-    uint64_t held_bytes = 0;                  // Of bodies.
-    uint64_t unsent_bytes = 0;                // Of replies.
+    int64_t held_bytes = 0;                   // Of bodies.
+    int64_t unsent_bytes = 0;                 // Of replies.
     std::shared_ptr<std::atomic<bool>> gone;  // kWaiting
   };
   struct MadePage {
@@ -145,7 +159,7 @@ class HttpServer {
   // A dear page that a connection waits for.
   struct Order {
     MadePage* page = nullptr;
-    uint64_t connection = 0;
+    HttpLetters letter;
   };
   HttpServer(ListeningSocket socket, Pages pages, Service service, const Limits& limits);
   void MakePages();  // The maker's loop.
@@ -176,6 +190,7 @@ class HttpServer {
   static std::shared_ptr<const std::string> TextOf(MadePage& page);
   bool Answer(Connection& connection, std::shared_ptr<const std::string> reply);
   bool AnswerPage(Connection& connection, std::shared_ptr<const std::string> text);
+  bool Answer(Connection& connection, HttpLetter& letter);
   bool Answer(Connection& connection, std::string reply) {
     return Answer(connection, std::make_shared<const std::string>(std::move(reply)));
   }
@@ -194,7 +209,7 @@ class HttpServer {
   CondVar ordered_;  // An order came, or stopping.
   std::deque<Order> orders_ ABSL_GUARDED_BY(orders_mu_);
   std::map<std::string, MadePage> pages_;  // But for the dear ones the thread's, as these.
-  uint64_t unsent_bytes_ = 0;
+  SharedRoom unsent_;
   std::vector<Connection> connections_;
   std::thread maker_, thread_;  // Last: they use everything above.
 };

@@ -16,6 +16,7 @@
 #include <utility>
 
 #include "base/load_scope.h"
+#include "server/system/peer.h"
 #include "server/system/thread_time.h"
 
 namespace ulfd::server {

@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "server/rpc/grpc_status.h"
 #include "server/scheduler/refusal.h"
+#include "server/system/peer.h"
 
 namespace ulfd::server {
 namespace {

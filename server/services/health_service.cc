@@ -10,6 +10,7 @@
 #include "base/load_scope.h"
 #include "server/rpc/grpc_status.h"
 #include "server/scheduler/refusal.h"
+#include "server/system/peer.h"
 
 namespace ulfd::server {
 

@@ -12,7 +12,6 @@
 #include "base/status_macros.h"
 #include "server/recorder/call_record.h"
 #include "server/rpc/call_context.h"
-#include "server/rpc/call_ledger.h"
 #include "server/rpc/grpc_status.h"
 #include "server/scheduler/refusal.h"
 #include "server/scoring/canary_hash.h"
@@ -22,6 +21,7 @@
 #include "server/scoring/shadow.h"
 #include "server/scoring/tf_serving_codec.h"
 #include "server/scoring/user_store.h"
+#include "server/system/peer.h"
 
 namespace ulfd::server {
 namespace {

@@ -4,6 +4,11 @@
 #define ULFD_SERVER_SYSTEM_ROOM_SHARE_H_
 
 #include <cstdint>
+#include <map>
+#include <string>
+
+#include "absl/base/thread_annotations.h"
+#include "base/mutex.h"
 
 namespace ulfd::server {
 
@@ -16,6 +21,40 @@ inline bool HasRoom(int64_t taken, int64_t own, int64_t more, int64_t limit) {
   const int64_t left = limit - taken - more;
   return left >= 0 && (own + more - 1) / kRoomShare <= left;
 }
+
+// Bytes that clients share.  Thread-safe.
+class SharedRoom {
+ public:
+  explicit SharedRoom(int64_t limit) : limit_(limit) {}
+  // false: there is no room for the client's.
+  bool Take(const std::string& client, int64_t bytes) {
+    if (bytes == 0) return true;
+    MutexLock lock(mu_);
+    int64_t& own = of_client_[client];
+    const bool room = HasRoom(taken_, own, bytes, limit_);
+    if (room) {
+      taken_ += bytes;
+      own += bytes;
+    } else if (own == 0) {
+      of_client_.erase(client);
+    }
+    return room;
+  }
+  void Release(const std::string& client, int64_t bytes) {
+    if (bytes == 0) return;
+    MutexLock lock(mu_);
+    const auto own = of_client_.find(client);
+    taken_ -= bytes;
+    own->second -= bytes;
+    if (own->second == 0) of_client_.erase(own);
+  }
+
+ private:
+  const int64_t limit_;
+  Mutex mu_;
+  int64_t taken_ ABSL_GUARDED_BY(mu_) = 0;
+  std::map<std::string, int64_t> of_client_ ABSL_GUARDED_BY(mu_);
+};
 
 }  // namespace ulfd::server
 

@@ -29,7 +29,6 @@ const HttpServer& Server() {
         .prefix = "/v2",
         .max_body_bytes = 4096,
         .max_bodies_bytes = 6000,
-        .max_unsent_bytes = 8000,
         .admit = [](const HttpRequest& request, const std::string&) -> std::optional<HttpReply> {
           if (request.Header("stranger").empty()) return std::nullopt;
           return HttpReply{.code = 401, .body = "who are you\n"};
@@ -43,7 +42,8 @@ const HttpServer& Server() {
                                        .max_head_bytes = 1024,
                                        .request_timeout = milliseconds(2),
                                        .body_timeout = milliseconds(2),
-                                       .idle_timeout = milliseconds(2)});
+                                       .idle_timeout = milliseconds(2),
+                                       .max_unsent_bytes = 8000});
     if (!created.ok()) Fail(created.status().ToString());
     return created->release();
   }();

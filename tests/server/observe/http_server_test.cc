@@ -33,7 +33,8 @@ using ::testing::StartsWith;
 
 class HttpServerTest : public ::testing::Test {
  protected:
-  void Start(const HttpServer::Limits& limits = {}) {
+  void Start(HttpServer::Limits limits = {}) {
+    limits.max_unsent_bytes = 12 << 20;
     HttpServer::Pages all;
     all.quick["/quick"] = [] { return HttpReply{.body = "quick\n"}; };
     std::map<std::string, HttpServer::Page>& pages = all.dear;
@@ -56,7 +57,6 @@ class HttpServerTest : public ::testing::Test {
         .prefix = "/v2",
         .max_body_bytes = 1 << 20,
         .max_bodies_bytes = 3 << 19,
-        .max_unsent_bytes = 12 << 20,
         .admit = [](const HttpRequest& request,
                     const std::string& peer) -> std::optional<HttpReply> {
           EXPECT_THAT(peer, StartsWith("ipv4:127.0.0.1:"));
@@ -192,6 +192,30 @@ TEST_F(HttpServerTest, RepliesThatNobodyTakesHaveAMemoryTogether) {
   EXPECT_THAT(Ask(request), StartsWith("HTTP/1.1 503"));
   EXPECT_GT(ReadAll(slow.get()).size(), size_t{8} << 20);
   EXPECT_THAT(Ask(request), StartsWith("HTTP/1.1 200"));
+}
+
+TEST_F(HttpServerTest, PagesThatNobodyTakesHaveAMemoryTogether) {
+  Start();
+  const std::string request = "GET /large HTTP/1.1\r\n\r\n";
+  const FileDescriptor first = Connect(), second = Connect();
+  char byte;
+  for (const FileDescriptor* fd : {&first, &second}) {
+    send(fd->get(), request.data(), request.size(), MSG_NOSIGNAL);
+    ASSERT_EQ(recv(fd->get(), &byte, 1, 0), 1);
+  }
+  EXPECT_THAT(Ask("GET /hello HTTP/1.1\r\n\r\n"), EndsWith("hello\n"));
+  EXPECT_LT(ReadAll(second.get()).size(), size_t{8} << 20);
+  EXPECT_GE(ReadAll(first.get()).size(), size_t{8} << 20);
+}
+
+TEST_F(HttpServerTest, WhoIsNotAnsweredIsTold) {
+  Start();
+  const FileDescriptor fd = Connect();
+  send(fd.get(), "GET /v2/hold HTTP/1.1\r\nConnection: close\r\n\r\n", 44, MSG_NOSIGNAL);
+  EXPECT_THAT(Ask("GET /hello HTTP/1.1\r\n\r\n"), EndsWith("hello\n"));
+  ASSERT_EQ(held_.size(), 1u);
+  held_.clear();
+  EXPECT_THAT(ReadAll(fd.get()), AllOf(StartsWith("HTTP/1.1 500"), EndsWith("no answer\n")));
 }
 
 TEST_F(HttpServerTest, WhoSendsNothingGoesBeforeWhoIsComputedFor) {

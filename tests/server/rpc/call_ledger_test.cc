@@ -65,23 +65,6 @@ TEST_F(CallLedgerTest, RepliesThatNobodyTakes) {
   EXPECT_EQ(ledger_->held_bytes(), 0);
 }
 
-TEST_F(CallLedgerTest, WhoAPeerIs) {
-  EXPECT_EQ(ClientOf("ipv4:10.0.0.1:5"), "ipv4:10.0.0.1");
-  EXPECT_EQ(ClientOf("ipv6:%5B2001:db8::1%5D:5"), "2001:db8::/64");
-  EXPECT_EQ(ClientOf("ipv4:127.0.0.1:5"), "ipv4:127.0.0.1:5");
-  EXPECT_EQ(ClientOf("ipv6:%5B::1%5D:5"), "ipv6:%5B::1%5D:5");
-}
-
-TEST(AddressOf, IsWithoutThePortAndOfIpv6TheNetwork) {
-  EXPECT_EQ(AddressOf("ipv4:1.2.3.4:567"), "ipv4:1.2.3.4");
-  EXPECT_EQ(AddressOf("ipv6:%5B2001:db8:1:2:3:4:5:6%5D:567"), "2001:db8:1:2::/64");
-  EXPECT_EQ(AddressOf("ipv6:%5B2001:db8:1:2::9%5D:8"), "2001:db8:1:2::/64");
-  EXPECT_EQ(AddressOf("ipv6:%5B::ffff:1.2.3.4%5D:567"), "ipv6:%5B::ffff:1.2.3.4%5D");
-  EXPECT_EQ(AddressOf("ipv6:%5Bfe80::1%25eth0%5D:567"), "ipv6:%5Bfe80::1%25eth0%5D");
-  EXPECT_EQ(AddressOf("1.2.3.4:567"), "1.2.3.4");
-  EXPECT_EQ(AddressOf("unix:"), "unix");
-}
-
 TEST_F(CallLedgerTest, ACallOfAConnectionThatHasToGoIsTold) {
   Use({.connection_calls = 1});
   const auto closing = [&](const std::string& peer) {
