@@ -35,26 +35,44 @@ absl::Status Missed(const ulfd::v1::PredictRequest& request, absl::string_view w
                    request.user_version(), ": ", why, "; send user_features again"));
 }
 
-// A request of a key alone is completed, by a copy, on the thread that received it.
+// One that is large must not drive out all the others.
 constexpr int64_t kUsersAtLeast = 64;
+
+LentFeatures Lend(std::shared_ptr<const ReturnFeatures::Features> features,
+                  ulfd::v1::PredictRequest& request) {
+  ReturnFeatures::Features& to = *request.mutable_user_features();
+  to.Reserve(features->size());
+  LentFeatures lent(&request, {std::move(features)});
+  // Nobody changes the features of a request.
+  for (const ulfd::v1::Feature& feature : *lent.get_deleter().lent) {
+    to.UnsafeArenaAddAllocated(const_cast<ulfd::v1::Feature*>(&feature));
+  }
+  return lent;
+}
 
 }  // namespace
 
-absl::StatusOr<std::string> UserStore::Complete(const std::string& client,
-                                                ulfd::v1::PredictRequest& request) {
+void ReturnFeatures::operator()(ulfd::v1::PredictRequest* request) const {
+  Features& from = *request->mutable_user_features();
+  from.UnsafeArenaExtractSubrange(0, from.size(), nullptr);
+}
+
+absl::StatusOr<UserStore::Completed> UserStore::Complete(const std::string& client,
+                                                         ulfd::v1::PredictRequest& request) {
   if (request.user_key().empty()) {
-    if (request.user_version() == 0) return std::string();
+    if (request.user_version() == 0) return Completed();
     return absl::InvalidArgumentError(
         absl::StrCat("user_version ", request.user_version(), " without a user_key"));
   }
   RETURN_IF_ERROR(CheckKey(request));
   std::string name = FullKey(client, request);
-  if (!request.user_features().empty()) return max_bytes_ == 0 ? std::string() : name;
+  if (!request.user_features().empty()) {
+    return Completed{.name = max_bytes_ == 0 ? "" : std::move(name)};
+  }
   const std::shared_ptr<const Kept> kept = users_.Find(name);
   if (kept != nullptr && clock_.Now() < kept->until) {
-    *request.mutable_user_features() = kept->features;
     saved_bytes_.fetch_add(kept->wire_bytes, std::memory_order_relaxed);
-    return std::string();
+    return Completed{.lent = Lend({kept, &kept->features}, request)};
   }
   return Missed(request, max_bytes_ == 0
                              ? "no features are kept here (limits.kept_users_bytes is 0)"

@@ -7,6 +7,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <memory>
 #include <string>
 
 #include "absl/status/statusor.h"
@@ -19,6 +20,16 @@ namespace ulfd::server {
 
 inline constexpr size_t kMaxUserKeyBytes = 128;
 
+// Takes features that were lent to a request out of it again.
+struct ReturnFeatures {
+  using Features = google::protobuf::RepeatedPtrField<ulfd::v1::Feature>;
+  void operator()(ulfd::v1::PredictRequest* request) const;
+  std::shared_ptr<const Features> lent;
+};
+// A request with features that stay the store's, so that each of many calls with one key takes
+// neither time nor memory for them; has to go before the request does, or is changed.
+using LentFeatures = std::unique_ptr<ulfd::v1::PredictRequest, ReturnFeatures>;
+
 // Thread-safe.
 class UserStore {
  public:
@@ -26,14 +37,17 @@ class UserStore {
   UserStore(int64_t max_bytes, std::chrono::milliseconds max_age, const Clock& clock)
       : max_bytes_(max_bytes), max_age_(max_age), clock_(clock), users_(max_bytes) {}
 
-  // Adds the features of a request that has a key alone, and says under which name to Keep those of
-  // one that has both, once they are known to be good; empty: not at all.  `client`: who asks; keys
-  // of others are not theirs.  FAILED_PRECONDITION: the features are not here; INVALID_ARGUMENT: no
-  // good key or version.
-  absl::StatusOr<std::string> Complete(const std::string& client,
-                                       ulfd::v1::PredictRequest& request);
-  // FAILED_PRECONDITION for a request that Complete added features to which `error` shows to be
-  // those of another version of the model: a miss, after all.
+  struct Completed {
+    // Under which name to Keep the features of a request that has a key and features, once they are
+    // known to be good; empty: not at all.
+    std::string name;
+    LentFeatures lent;  // To a request that has a key alone.
+  };
+  // `client`: who asks; keys of others are not theirs.  FAILED_PRECONDITION: the features are not
+  // here; INVALID_ARGUMENT: no good key or version.
+  absl::StatusOr<Completed> Complete(const std::string& client, ulfd::v1::PredictRequest& request);
+  // FAILED_PRECONDITION for a request that was lent features which `error` shows to be those of
+  // another version of the model: a miss, after all.
   absl::Status DoNotFit(const ulfd::v1::PredictRequest& request, const absl::Status& error);
   // `name`: of Complete; empty: nothing is kept.
   void Keep(std::string name, const ulfd::v1::PredictRequest& request);
@@ -42,7 +56,7 @@ class UserStore {
 
  private:
   struct Kept {
-    google::protobuf::RepeatedPtrField<ulfd::v1::Feature> features;
+    ReturnFeatures::Features features;
     int64_t wire_bytes = 0;
     TimePoint until;
   };

@@ -82,21 +82,23 @@ class RpcCarrier : public Carrier<RequestType, ResponseType> {
 // Of the native API, whose requests may leave their user's features behind.
 class NativeCarrier final : public RpcCarrier<v1::PredictRequest, v1::PredictResponse> {
  public:
-  // key_alone: as it came; kept_name: of UserStore::Complete.
   NativeCarrier(UnaryCall<v1::PredictRequest, v1::PredictResponse>& rpc, UserStore& users,
-                bool key_alone, std::string kept_name)
-      : RpcCarrier(rpc), users_(users), key_alone_(key_alone), kept_name_(std::move(kept_name)) {}
+                UserStore::Completed user)
+      : RpcCarrier(rpc), users_(users), user_(std::move(user)) {}
   absl::Status Decoded(absl::Status status) override {
-    if (status.ok()) users_.Keep(std::move(kept_name_), request());
-    // What was added is not the caller's fault.
-    const bool added = key_alone_ && !request().user_features().empty();
-    return added && absl::IsInvalidArgument(status) ? users_.DoNotFit(request(), status) : status;
+    if (status.ok()) users_.Keep(std::move(user_.name), request());
+    // What was lent is not the caller's fault.
+    const bool lent = user_.lent != nullptr;
+    return lent && absl::IsInvalidArgument(status) ? users_.DoNotFit(request(), status) : status;
+  }
+  void Finish(const absl::Status& status) override {
+    user_.lent.reset();
+    RpcCarrier::Finish(status);
   }
 
  private:
   UserStore& users_;
-  const bool key_alone_;
-  std::string kept_name_;
+  UserStore::Completed user_;
 };
 
 // A call of TensorFlow Serving's API.
@@ -225,17 +227,18 @@ bool MayHaveUserFeatures(const engine::ModelInfo& info) {
 }
 
 // UserStore::Complete.  A key alone is all that a model without user features can be given.
-absl::StatusOr<std::string> CompleteUser(const ModelChoice& choice, const std::string& peer,
-                                         const ServingContext& context,
-                                         v1::PredictRequest& request) {
+absl::StatusOr<UserStore::Completed> CompleteUser(const ModelChoice& choice,
+                                                  const std::string& peer,
+                                                  const ServingContext& context,
+                                                  v1::PredictRequest& request) {
   std::string client = NameOf(choice);
   if (client.empty()) client = AddressOf(peer);
-  absl::StatusOr<std::string> name = context.users->Complete(client, request);
-  if (!absl::IsFailedPrecondition(name.status())) return name;
+  absl::StatusOr<UserStore::Completed> user = context.users->Complete(client, request);
+  if (!absl::IsFailedPrecondition(user.status())) return user;
   const absl::StatusOr<ModelHandle> model = context.models.Find(choice);
   // Where there is none, the call says why.
   const bool wanted = model.ok() && MayHaveUserFeatures((*model)->model->info());
-  return wanted ? std::move(name) : std::string();
+  return wanted ? std::move(user) : UserStore::Completed();
 }
 
 }  // namespace
@@ -243,19 +246,17 @@ absl::StatusOr<std::string> CompleteUser(const ModelChoice& choice, const std::s
 void StartScoring(UnaryCall<v1::PredictRequest, v1::PredictResponse>& rpc,
                   const ServingContext& context, const Security& security) {
   absl::StatusOr<ModelChoice> choice = security.Identify(rpc.context(), ChoiceOf(rpc.request()));
-  const bool key_alone = rpc.request().user_features().empty();
-  std::string kept_name;
+  UserStore::Completed user;
   if (choice.ok()) {
-    absl::StatusOr<std::string> name =
-        CompleteUser(*choice, rpc.peer(), context, rpc.mutable_request());
-    if (name.ok()) {
-      kept_name = *std::move(name);
+    auto completed = CompleteUser(*choice, rpc.peer(), context, rpc.mutable_request());
+    if (completed.ok()) {
+      user = *std::move(completed);
     } else {
-      choice = name.status();
+      choice = completed.status();
     }
   }
-  StartRpc(std::make_unique<NativeCarrier>(rpc, *context.users, key_alone, std::move(kept_name)),
-           rpc, std::move(choice), context);
+  StartRpc(std::make_unique<NativeCarrier>(rpc, *context.users, std::move(user)), rpc,
+           std::move(choice), context);
 }
 
 void StartScoring(UnaryCall<inference::ModelInferRequest, inference::ModelInferResponse>& rpc,

@@ -29,13 +29,14 @@ class UserStoreTest : public ::testing::Test {
   }
   // The first feature that a request of the key alone is completed with.
   std::string Known(PredictRequest request, const std::string& client = "c") {
-    const absl::Status status = store_.Complete(client, request).status();
-    return status.ok() ? request.user_features(0).name() : std::string(status.message());
+    const auto completed = store_.Complete(client, request);
+    return completed.ok() ? request.user_features(0).name()
+                          : std::string(completed.status().message());
   }
   void Keep(PredictRequest request, const std::string& client = "c") {
-    const absl::StatusOr<std::string> name = store_.Complete(client, request);
-    ASSERT_TRUE(name.ok()) << name.status();
-    store_.Keep(*name, request);
+    const auto completed = store_.Complete(client, request);
+    ASSERT_TRUE(completed.ok()) << completed.status();
+    store_.Keep(completed->name, request);
   }
 
   FakeClock clock_;
@@ -53,6 +54,18 @@ TEST_F(UserStoreTest, CompletesRequestsOfTheSameClientModelKeyAndVersion) {
   PredictRequest other_model = Keyed("k", 1);
   other_model.mutable_model()->set_name("n");
   EXPECT_THAT(Known(other_model), HasSubstr("are not here"));
+}
+
+TEST_F(UserStoreTest, FeaturesAreLentNotCopied) {
+  Keep(Whole("k", 1, "a name that is not kept in place"));
+  PredictRequest one = Keyed("k", 1), other = Keyed("k", 1);
+  auto of_one = store_.Complete("c", one), of_other = store_.Complete("c", other);
+  ASSERT_TRUE(of_one.ok() && of_other.ok());
+  EXPECT_EQ(&one.user_features(0), &other.user_features(0));
+  Keep(Whole("k", 1, "another"));
+  of_other->lent.reset();
+  EXPECT_TRUE(other.user_features().empty());
+  EXPECT_EQ(one.user_features(0).name(), "a name that is not kept in place");
 }
 
 TEST_F(UserStoreTest, NoPartOfAKeyIsTakenForAnother) {
@@ -116,7 +129,7 @@ TEST_F(UserStoreTest, LeavesRequestsWithoutAKeyAlone) {
 TEST_F(UserStoreTest, KeepsNothingWhereItIsSwitchedOff) {
   UserStore off(0, std::chrono::milliseconds(1000), clock_);
   PredictRequest whole = Whole("k", 1, "f"), keyed = Keyed("k", 1);
-  off.Keep(*off.Complete("c", whole), whole);
+  off.Keep(off.Complete("c", whole)->name, whole);
   EXPECT_EQ(off.Complete("c", keyed).status().message(),
             "user_key \"k\" version 1: no features are kept here (limits.kept_users_bytes is 0); "
             "send user_features again");
