@@ -121,6 +121,14 @@ TEST(RedisNamesTest, AsksForNamesOnlyWhenTold) {
   EXPECT_FALSE(names.Find("localhost:8").ok());
 }
 
+TEST(RedisNamesTest, ForgetsNamesThatNoNodeHas) {
+  RedisNames names;
+  for (const char* node : {"localhost:1", "localhost:2"}) ASSERT_TRUE(names.Resolve(node).ok());
+  names.KeepOnly({"localhost:2", "localhost:3"});
+  EXPECT_FALSE(names.Find("localhost:1").ok());
+  EXPECT_TRUE(names.Find("localhost:2").ok());
+}
+
 // A node on loopback that talks to one connection.
 class FakeNode {
  public:
