@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "server/system/peer.h"
+#include "server/system/room_share.h"
 
 namespace ulfd::server {
 
@@ -12,6 +13,8 @@ class CallLedger::Connection {
  public:
   std::string peer;
   Caller* caller = nullptr;  // That of its address.
+  // Memory of requests, its own or its address's: whatever ClientOf says.
+  std::atomic<int64_t> own_requests{0}, *requests = nullptr;
   int64_t calls = 0, bytes = 0, received = 0;
   // It is being closed: its bytes count no longer, or it would take others with it.
   bool closing = false;
@@ -33,6 +36,7 @@ CallLedger::Connection* CallLedger::Begin(const std::string& peer, bool* closing
       slot->peer = peer;
       slot->caller = &callers_[AddressOf(peer)];
       ++slot->caller->connections;
+      slot->requests = ClientOf(peer) == peer ? &slot->own_requests : &slot->caller->requests;
     }
     begun = slot.get();
     begun->gone = false;
@@ -114,16 +118,18 @@ void CallLedger::MaybeErase(Connection& connection) {
   connections_.erase(peer);
 }
 
-bool CallLedger::ReserveRequest(int64_t bytes) {
-  // A fifth is left to usual requests, whatever is done with large ones.
-  constexpr int64_t kUsualBytes = 64 << 10;
-  const int64_t all = budget_.request_bytes;
-  const int64_t limit = bytes <= kUsualBytes ? all : all - all / 5;
-  const int64_t before = requests_.fetch_add(bytes, std::memory_order_relaxed);
+bool CallLedger::ReserveRequest(Connection* connection, int64_t bytes) {
+  const int64_t taken = requests_.fetch_add(bytes, std::memory_order_relaxed);
+  const int64_t own = connection->requests->fetch_add(bytes, std::memory_order_relaxed);
   // The only request is never too large.
-  if (before == 0 || before + bytes <= limit) return true;
-  ReleaseRequest(bytes);
+  if (taken == 0 || HasRoom(taken, own, bytes, budget_.request_bytes)) return true;
+  ReleaseRequest(connection, bytes);
   return false;
+}
+
+void CallLedger::ReleaseRequest(Connection* connection, int64_t bytes) {
+  connection->requests->fetch_sub(bytes, std::memory_order_relaxed);
+  requests_.fetch_sub(bytes, std::memory_order_relaxed);
 }
 
 CallLedger::Counts CallLedger::CountsOf(const std::string& peer) const {

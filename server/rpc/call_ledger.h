@@ -27,7 +27,8 @@ struct CallBudget {
   int64_t connection_bytes = int64_t{64} << 20;
   int64_t caller_bytes = int64_t{128} << 20;  // All connections from one address.
   int64_t total_bytes = int64_t{256} << 20;
-  // Memory of requests that have been parsed, all together; one more is refused.
+  // Memory of requests that have been parsed, all together; one more of a client is refused where
+  // HasRoom leaves it none.
   int64_t request_bytes = int64_t{256} << 20;
 };
 
@@ -57,9 +58,9 @@ class CallLedger {
   // The call is over, and so are its replies.
   void End(Connection* connection, int64_t held_bytes);
 
-  // false: no memory is left for such a request.
-  bool ReserveRequest(int64_t bytes);
-  void ReleaseRequest(int64_t bytes) { requests_.fetch_sub(bytes, std::memory_order_relaxed); }
+  // false: no memory is left for such a request of the connection, which has a call under way.
+  bool ReserveRequest(Connection* connection, int64_t bytes);
+  void ReleaseRequest(Connection* connection, int64_t bytes);
 
   struct Counts {
     int64_t received = 0, under_way = 0;  // Calls.
@@ -73,6 +74,7 @@ class CallLedger {
  private:
   struct Caller {
     int64_t bytes = 0, connections = 0;
+    std::atomic<int64_t> requests{0};
   };
   using Connections = std::map<std::string, std::unique_ptr<Connection>>;
   // A connection that has to go, and the word for why.

@@ -204,7 +204,7 @@ grpc::Status RpcCall::Read(grpc::ByteBuffer& bytes, const MessageScan& scan,
     context_.AddTrailingMetadata("grpc-accept-encoding", "identity");
   }
   if (!priced.ok()) return priced;
-  if (!receiver_.ledger().ReserveRequest(price.parsed_bytes)) {
+  if (!receiver_.ledger().ReserveRequest(connection_, price.parsed_bytes)) {
     return {grpc::StatusCode::RESOURCE_EXHAUSTED,
             absl::StrCat("memory: ", price.parsed_bytes,
                          " bytes for the request, and those under way hold nearly ",

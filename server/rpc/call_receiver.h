@@ -199,7 +199,8 @@ class RpcCall {
                     google::protobuf::Message& message);
   // What was read is there no longer.
   void Forget() {
-    if (request_bytes_ > 0) receiver_.ledger().ReleaseRequest(std::exchange(request_bytes_, 0));
+    if (request_bytes_ == 0) return;
+    receiver_.ledger().ReleaseRequest(connection_, std::exchange(request_bytes_, 0));
   }
   // Bytes of a reply wait to be sent, until the call is over.
   void Hold(int64_t bytes) {

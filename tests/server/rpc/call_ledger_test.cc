@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
+
 namespace ulfd::server {
 namespace {
 
@@ -97,20 +99,40 @@ TEST_F(CallLedgerTest, TheLargestGoesForAllOfThem) {
 
 TEST_F(CallLedgerTest, RequestsTogether) {
   Use({.request_bytes = 100});
-  EXPECT_TRUE(ledger_->ReserveRequest(500));  // The only one.
-  EXPECT_FALSE(ledger_->ReserveRequest(1));
-  ledger_->ReleaseRequest(500);
-  EXPECT_TRUE(ledger_->ReserveRequest(60));
-  EXPECT_FALSE(ledger_->ReserveRequest(41));
-  EXPECT_TRUE(ledger_->ReserveRequest(40));
+  auto* call = ledger_->Begin("ipv4:1.1.1.1:1");
+  EXPECT_TRUE(ledger_->ReserveRequest(call, 500));  // The only one.
+  EXPECT_FALSE(ledger_->ReserveRequest(call, 1));
+  ledger_->ReleaseRequest(call, 500);
+  EXPECT_TRUE(ledger_->ReserveRequest(call, 60));
+  EXPECT_FALSE(ledger_->ReserveRequest(call, 41));
+  EXPECT_TRUE(ledger_->ReserveRequest(call, 28));
 }
 
-TEST_F(CallLedgerTest, LargeRequestsLeaveRoomForUsualOnes) {
+TEST_F(CallLedgerTest, RequestsOfOneAddressLeaveRoomForOthers) {
   Use({.request_bytes = 100 << 20});
-  EXPECT_TRUE(ledger_->ReserveRequest(79 << 20));
-  EXPECT_FALSE(ledger_->ReserveRequest(2 << 20));
-  for (int i = 0; i < 21 * 16; ++i) EXPECT_TRUE(ledger_->ReserveRequest(64 << 10));
-  EXPECT_FALSE(ledger_->ReserveRequest(64 << 10));
+  const auto fill = [this](CallLedger::Connection* call) {
+    int64_t taken = 0;
+    for (int64_t bytes = 16 << 20; bytes >= 1024; bytes /= 2) {
+      while (ledger_->ReserveRequest(call, bytes)) taken += bytes;
+    }
+    return taken >> 20;
+  };
+  EXPECT_EQ(fill(ledger_->Begin("ipv4:1.1.1.1:1")), 88);
+  EXPECT_EQ(fill(ledger_->Begin("ipv4:1.1.1.1:2")), 0) << "it is the same address";
+  EXPECT_EQ(fill(ledger_->Begin("ipv4:2.2.2.2:1")), 9);
+  // Behind a proxy on this machine there are many.
+  EXPECT_EQ(fill(ledger_->Begin("ipv4:127.0.0.1:1")), 1);
+  EXPECT_TRUE(ledger_->ReserveRequest(ledger_->Begin("ipv4:127.0.0.1:2"), 64 << 10));
+}
+
+TEST_F(CallLedgerTest, RequestsOfAProxyHereGetAllRoomThatNobodyElseWants) {
+  Use({.request_bytes = 100 << 20});
+  int64_t taken = 0;
+  for (int round = 0; round < 1600; ++round) {
+    auto* call = ledger_->Begin(absl::StrCat("ipv4:127.0.0.1:", 1 + round % 10));
+    if (ledger_->ReserveRequest(call, 64 << 10)) taken += 64 << 10;
+  }
+  EXPECT_EQ(taken >> 20, 98);
 }
 
 TEST_F(CallLedgerTest, WhatIsForgottenIsGone) {
