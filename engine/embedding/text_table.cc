@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "base/file.h"
@@ -109,10 +110,16 @@ bool ParseId(absl::string_view field, int64_t& id) {
   return error == std::errc() && stop == end;
 }
 
+bool BeginsAsANumber(absl::string_view line) {
+  line = absl::StripLeadingAsciiWhitespace(line);
+  return !line.empty() && (absl::ascii_isdigit(static_cast<unsigned char>(line[0])) ||
+                           line[0] == '-' || line[0] == '+');
+}
+
 class TextTableReader {
  public:
-  TextTableReader(const std::string& path, bool skip_bad_lines, RowSink& sink)
-      : path_(path), skip_bad_lines_(skip_bad_lines), sink_(sink) {}
+  TextTableReader(const std::string& path, const TextTableOptions& options, RowSink& sink)
+      : path_(path), options_(options), sink_(sink) {}
 
   absl::StatusOr<int64_t> Read() {
     RETURN_IF_ERROR(ReadLines());
@@ -176,24 +183,29 @@ class TextTableReader {
       skipped_lines_ += empty_lines_ - 1;  // BadLine has counted one.
       empty_lines_ = 0;
     }
+    if (line_ == 1 && options_.csv && !BeginsAsANumber(line)) return absl::OkStatus();
     std::string problem;
     RETURN_IF_ERROR(AddRow(line, problem));
     return problem.empty() ? absl::OkStatus() : BadLine(line_, problem);
   }
 
   absl::Status BadLine(int64_t line, const std::string& text) {
-    if (!skip_bad_lines_) {
+    if (!options_.skip_bad_lines) {
       return absl::InvalidArgumentError(absl::StrCat(path_, ":", line, ": ", text));
     }
     ++skipped_lines_;
     return absl::OkStatus();
   }
 
+  absl::string_view Field(absl::string_view field) const {
+    return options_.csv ? absl::StripAsciiWhitespace(field) : field;
+  }
+
   // Leaves in `problem` what is wrong with the line, if anything is.
   absl::Status AddRow(absl::string_view line, std::string& problem) {
     const size_t comma = std::min(line.find(','), line.size());
     int64_t id = 0;
-    if (!ParseId(line.substr(0, comma), id)) {
+    if (!ParseId(Field(line.substr(0, comma)), id)) {
       problem = absl::StrCat("id ", Quote(line.substr(0, comma)), " is not a 64-bit integer");
       return absl::OkStatus();
     }
@@ -221,7 +233,7 @@ class TextTableReader {
   }
 
   // Parses ",v0,v1,..." of `dim` values; false if it is anything else.
-  static bool ParseRow(absl::string_view values, int64_t dim, float* row) {
+  bool ParseRow(absl::string_view values, int64_t dim, float* row) const {
     const char* p = values.data();
     const char* end = p + values.size();
     for (int64_t column = 0; column < dim; ++column) {
@@ -230,7 +242,8 @@ class TextTableReader {
       p = ParseDecimal(begin, end, row[column]);
       if (p != nullptr && (p == end || *p == ',')) continue;
       p = std::find(begin, end, ',');
-      if (!ParseFloat(absl::string_view(begin, static_cast<size_t>(p - begin)), row[column])) {
+      const absl::string_view field(begin, static_cast<size_t>(p - begin));
+      if (!ParseFloat(Field(field), row[column])) {
         return false;
       }
     }
@@ -238,14 +251,14 @@ class TextTableReader {
   }
 
   // Of values that ParseRow refused.
-  static std::string WhatIsWrong(absl::string_view values, int64_t dim) {
+  std::string WhatIsWrong(absl::string_view values, int64_t dim) const {
     const auto count = std::count(values.begin(), values.end(), ',');
     if (count != dim) return absl::StrCat(count, " values, want ", dim);
     float ignored = 0;
     for (int64_t column = 0;; ++column) {  // One of them is bad.
       const absl::string_view rest = values.substr(1);
       const absl::string_view field = rest.substr(0, rest.find(','));
-      if (column + 1 == dim || !ParseFloat(field, ignored)) {
+      if (column + 1 == dim || !ParseFloat(Field(field), ignored)) {
         return absl::StrCat("value ", column, " ", Quote(field), " is not a finite float32 number");
       }
       values = rest.substr(field.size());
@@ -253,7 +266,7 @@ class TextTableReader {
   }
 
   const std::string& path_;
-  const bool skip_bad_lines_;
+  const TextTableOptions options_;
   RowSink& sink_;
   int64_t dim_ = 0;  // Once the first good row gives it.
   int64_t skipped_lines_ = 0;
@@ -301,7 +314,7 @@ absl::StatusOr<std::shared_ptr<const TableRows>> ReadRows(const std::string& pat
                                                           bool skip_bad_lines, bool with_mean,
                                                           std::string digest) {
   BuilderSink sink;
-  ASSIGN_OR_RETURN(int64_t skipped, ReadTextTable(path, skip_bad_lines, sink));
+  ASSIGN_OR_RETURN(int64_t skipped, ReadTextTable(path, {.skip_bad_lines = skip_bad_lines}, sink));
   if (skip_bad_lines) {
     skipped += sink.builder().DropDuplicates();
   } else if (absl::Status status = CheckIds(sink.builder()); !status.ok()) {
@@ -316,8 +329,9 @@ absl::StatusOr<std::shared_ptr<const TableRows>> ReadRows(const std::string& pat
 
 }  // namespace
 
-absl::StatusOr<int64_t> ReadTextTable(const std::string& path, bool skip_bad_lines, RowSink& sink) {
-  return TextTableReader(path, skip_bad_lines, sink).Read();
+absl::StatusOr<int64_t> ReadTextTable(const std::string& path, const TextTableOptions& options,
+                                      RowSink& sink) {
+  return TextTableReader(path, options, sink).Read();
 }
 
 absl::StatusOr<std::unique_ptr<const EmbeddingTable>> EmbeddingTable::LoadText(

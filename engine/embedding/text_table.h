@@ -22,9 +22,17 @@ class RowSink {
   virtual absl::Status Commit(int64_t id) = 0;
 };
 
+struct TextTableOptions {
+  bool skip_bad_lines = false;
+  // As other programs write tables: the first line may name columns instead (it does not begin as a
+  // number does), and blanks may stand around numbers.
+  bool csv = false;
+};
+
 // Gives every row of a text table to `sink`; what a table may hold, and errors: see
-// EmbeddingTable::LoadText.  Returns the number of lines left out (0 unless `skip_bad_lines`).
-absl::StatusOr<int64_t> ReadTextTable(const std::string& path, bool skip_bad_lines, RowSink& sink);
+// EmbeddingTable::LoadText.  Returns the number of bad lines left out.
+absl::StatusOr<int64_t> ReadTextTable(const std::string& path, const TextTableOptions& options,
+                                      RowSink& sink);
 
 }  // namespace ulfd::engine
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <type_traits>
 #include <utility>
 
 #include "absl/strings/ascii.h"
@@ -36,8 +37,10 @@ struct TypeName {
 constexpr TypeName kTypes[] = {
     {NpyType::kFloat16, "f2", "float16", 2}, {NpyType::kFloat32, "f4", "float32", 4},
     {NpyType::kFloat64, "f8", "float64", 8}, {NpyType::kInt8, "i1", "int8", 1},
-    {NpyType::kUint8, "u1", "uint8", 1},     {NpyType::kInt32, "i4", "int32", 4},
-    {NpyType::kInt64, "i8", "int64", 8},
+    {NpyType::kUint8, "u1", "uint8", 1},     {NpyType::kInt16, "i2", "int16", 2},
+    {NpyType::kUint16, "u2", "uint16", 2},   {NpyType::kInt32, "i4", "int32", 4},
+    {NpyType::kUint32, "u4", "uint32", 4},   {NpyType::kInt64, "i8", "int64", 8},
+    {NpyType::kUint64, "u8", "uint64", 8},   {NpyType::kBfloat16, "", "bfloat16", 2},
 };
 
 const TypeName& Row(NpyType type) { return kTypes[static_cast<size_t>(type)]; }
@@ -49,10 +52,16 @@ T Load(const char* bytes, size_t i) {
   return value;
 }
 
-template <typename From, typename To>
-void Convert(const char* bytes, std::vector<To>& to) {
-  for (size_t i = 0; i < to.size(); ++i) to[i] = static_cast<To>(Load<From>(bytes, i));
-}
+struct Bfloat16 {
+  uint16_t bits;
+  explicit operator float() const {
+    return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16);
+  }
+};
+struct Half {
+  uint16_t bits;
+  explicit operator float() const { return HalfToFloat(bits); }
+};
 
 // int64 of a float: truncated toward zero, saturated, NaN to 0 (a plain cast would be undefined).
 int64_t Truncate(double value) {
@@ -60,6 +69,53 @@ int64_t Truncate(double value) {
   if (value >= 0x1p63) return INT64_MAX;
   if (value < -0x1p63) return INT64_MIN;
   return static_cast<int64_t>(value);
+}
+
+template <typename From, typename To>
+std::vector<To> ConvertAll(const char* bytes, size_t count) {
+  std::vector<To> to(count);
+  for (size_t i = 0; i < count; ++i) {
+    const From value = Load<From>(bytes, i);
+    if constexpr (std::is_integral_v<From> || !std::is_integral_v<To>) {
+      to[i] = static_cast<To>(value);
+    } else if constexpr (std::is_same_v<From, double>) {
+      to[i] = Truncate(value);
+    } else {
+      to[i] = Truncate(static_cast<float>(value));
+    }
+  }
+  return to;
+}
+
+template <typename To>
+std::vector<To> ConvertAll(NpyType type, const char* bytes, size_t count) {
+  switch (type) {
+    case NpyType::kFloat16:
+      return ConvertAll<Half, To>(bytes, count);
+    case NpyType::kFloat32:
+      return ConvertAll<float, To>(bytes, count);
+    case NpyType::kFloat64:
+      return ConvertAll<double, To>(bytes, count);
+    case NpyType::kInt8:
+      return ConvertAll<int8_t, To>(bytes, count);
+    case NpyType::kUint8:
+      return ConvertAll<uint8_t, To>(bytes, count);
+    case NpyType::kInt16:
+      return ConvertAll<int16_t, To>(bytes, count);
+    case NpyType::kUint16:
+      return ConvertAll<uint16_t, To>(bytes, count);
+    case NpyType::kInt32:
+      return ConvertAll<int32_t, To>(bytes, count);
+    case NpyType::kUint32:
+      return ConvertAll<uint32_t, To>(bytes, count);
+    case NpyType::kInt64:
+      return ConvertAll<int64_t, To>(bytes, count);
+    case NpyType::kUint64:
+      return ConvertAll<uint64_t, To>(bytes, count);
+    case NpyType::kBfloat16:
+      return ConvertAll<Bfloat16, To>(bytes, count);
+  }
+  return {};
 }
 
 // Reads the Python literals that a header is made of.
@@ -120,11 +176,12 @@ absl::StatusOr<NpyType> ParseDescr(Reader& reader) {
         absl::StrCat("type ", Quote(descr), " is big-endian, want little-endian"));
   }
   for (const TypeName& row : kTypes) {
+    if (row.descr.empty()) continue;
     if (descr == absl::StrCat(row.size == 1 ? "|" : "<", row.descr)) return row.type;
     if (row.size == 1 && descr == absl::StrCat("<", row.descr)) return row.type;
   }
   return absl::InvalidArgumentError(absl::StrCat(
-      "type ", Quote(descr), " is not supported, want <f2, <f4, <f8, |i1, |u1, <i4 or <i8"));
+      "type ", Quote(descr), " is not supported, want <f2, <f4, <f8 or integers of 1 to 8 bytes"));
 }
 
 absl::Status ParseShape(Reader& reader, std::vector<int64_t>& dims) {
@@ -172,32 +229,14 @@ float HalfToFloat(uint16_t half) {
 }
 
 std::vector<float> ToFloat32(NpyType type, const char* bytes, size_t count) {
-  std::vector<float> values(count);
-  switch (type) {
-    case NpyType::kFloat16:
-      for (size_t i = 0; i < count; ++i) values[i] = HalfToFloat(Load<uint16_t>(bytes, i));
-      break;
-    case NpyType::kFloat32:
-      if (count > 0) std::memcpy(values.data(), bytes, count * sizeof(float));
-      break;
-    case NpyType::kFloat64:
-      Convert<double>(bytes, values);
-      break;
-    case NpyType::kInt8:
-      Convert<int8_t>(bytes, values);
-      break;
-    case NpyType::kUint8:
-      Convert<uint8_t>(bytes, values);
-      break;
-    case NpyType::kInt32:
-      Convert<int32_t>(bytes, values);
-      break;
-    case NpyType::kInt64:
-      Convert<int64_t>(bytes, values);
-      break;
-  }
-  return values;
+  return ConvertAll<float>(type, bytes, count);
 }
+
+std::vector<int64_t> ToInt64(NpyType type, const char* bytes, size_t count) {
+  return ConvertAll<int64_t>(type, bytes, count);
+}
+
+bool IsFloat(NpyType type) { return type <= NpyType::kFloat64 || type == NpyType::kBfloat16; }
 
 int64_t NpyArray::elements() const {
   int64_t n = 1;
@@ -210,33 +249,7 @@ std::vector<float> NpyArray::ToFloat32() const {
 }
 
 std::vector<int64_t> NpyArray::ToInt64() const {
-  std::vector<int64_t> values(bytes.size() / SizeOf(type));
-  switch (type) {
-    case NpyType::kFloat16:
-    case NpyType::kFloat32: {
-      const std::vector<float> floats = ToFloat32();
-      std::transform(floats.begin(), floats.end(), values.begin(), Truncate);
-      break;
-    }
-    case NpyType::kFloat64:
-      for (size_t i = 0; i < values.size(); ++i) {
-        values[i] = Truncate(Load<double>(bytes.data(), i));
-      }
-      break;
-    case NpyType::kInt8:
-      Convert<int8_t>(bytes.data(), values);
-      break;
-    case NpyType::kUint8:
-      Convert<uint8_t>(bytes.data(), values);
-      break;
-    case NpyType::kInt32:
-      Convert<int32_t>(bytes.data(), values);
-      break;
-    case NpyType::kInt64:
-      Convert<int64_t>(bytes.data(), values);
-      break;
-  }
-  return values;
+  return engine::ToInt64(type, bytes.data(), bytes.size() / SizeOf(type));
 }
 
 namespace {

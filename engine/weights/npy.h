@@ -31,6 +31,10 @@ float HalfToFloat(uint16_t half);
 
 // Elements converted to float32; `bytes` is little-endian and holds `count` elements.
 std::vector<float> ToFloat32(NpyType type, const char* bytes, size_t count);
+// As NpyArray::ToInt64.
+std::vector<int64_t> ToInt64(NpyType type, const char* bytes, size_t count);
+
+bool IsFloat(NpyType type);
 
 // What stands before the elements.
 struct NpyHeader {

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/status_macros.h"
+#include "engine/weights/npy.h"
 
 namespace ulfd::tools {
 namespace {
@@ -16,10 +17,6 @@ namespace {
 using engine::DType;
 using engine::NpyArray;
 using engine::NpyType;
-
-bool IsFloat(NpyType type) {
-  return type == NpyType::kFloat16 || type == NpyType::kFloat32 || type == NpyType::kFloat64;
-}
 
 std::vector<double> ToDouble(const NpyArray& array) {
   std::vector<double> values(array.elements());
@@ -38,9 +35,19 @@ absl::Status DoesNotFit(const std::string& name, T value, size_t index, DType wa
                                                  value, ", which is no ", engine::Name(wanted)));
 }
 
+absl::StatusOr<std::vector<int64_t>> Integers(const std::string& name, const NpyArray& array,
+                                              DType wanted) {
+  std::vector<int64_t> ints = array.ToInt64();
+  if (array.type != NpyType::kUint64) return ints;
+  for (size_t i = 0; i < ints.size(); ++i) {
+    if (ints[i] < 0) return DoesNotFit(name, static_cast<uint64_t>(ints[i]), i, wanted);
+  }
+  return ints;
+}
+
 absl::StatusOr<NpyArray> ToFloat(const std::string& name, const NpyArray& array) {
   const std::vector<float> floats = array.ToFloat32();
-  if (IsFloat(array.type)) {
+  if (engine::IsFloat(array.type)) {
     const std::vector<double> doubles = ToDouble(array);
     for (size_t i = 0; i < floats.size(); ++i) {
       if (std::isinf(floats[i]) && !std::isinf(doubles[i])) {
@@ -48,7 +55,7 @@ absl::StatusOr<NpyArray> ToFloat(const std::string& name, const NpyArray& array)
       }
     }
   } else {
-    const std::vector<int64_t> ints = array.ToInt64();
+    ASSIGN_OR_RETURN(const std::vector<int64_t> ints, Integers(name, array, DType::kFloat32));
     for (size_t i = 0; i < floats.size(); ++i) {
       // 2^63 as a float stands for no int64.
       if (floats[i] >= 0x1p63f || static_cast<int64_t>(floats[i]) != ints[i]) {
@@ -60,7 +67,7 @@ absl::StatusOr<NpyArray> ToFloat(const std::string& name, const NpyArray& array)
 }
 
 absl::StatusOr<NpyArray> ToInteger(const std::string& name, const NpyArray& array, DType wanted) {
-  if (IsFloat(array.type)) {
+  if (engine::IsFloat(array.type)) {
     const std::vector<double> doubles = ToDouble(array);
     for (size_t i = 0; i < doubles.size(); ++i) {
       // Also false for NaN.
@@ -69,7 +76,7 @@ absl::StatusOr<NpyArray> ToInteger(const std::string& name, const NpyArray& arra
       }
     }
   }
-  const std::vector<int64_t> ints = array.ToInt64();
+  ASSIGN_OR_RETURN(const std::vector<int64_t> ints, Integers(name, array, wanted));
   if (wanted == DType::kInt64) return NpyArray::FromInt64(array.dims, ints.data());
   std::vector<int32_t> narrow(ints.size());
   for (size_t i = 0; i < ints.size(); ++i) {

@@ -31,6 +31,7 @@ struct ArrayFile {
   int64_t begin = 0;
   NpyType type = NpyType::kFloat32;
   std::vector<int64_t> dims;
+  bool fortran_order = false;
 };
 
 absl::Status Bad(const std::string& path, absl::string_view what) {
@@ -50,29 +51,27 @@ absl::StatusOr<ArrayFile> OpenNpy(const std::string& path) {
   text.resize(got);
   auto header = engine::ParseNpyText(text);
   if (!header.ok()) return Annotate(header.status(), path);
-  if (header->fortran_order && header->dims.size() > 1) {
-    return Bad(path, "in Fortran order, want C order");
-  }
   const auto bytes = engine::ArrayBytes(header->dims, header->type);
   if (!bytes.ok()) return Annotate(bytes.status(), path);
   const int64_t begin = static_cast<int64_t>(range->end);
   if (file.size() - begin != *bytes) {
     return Bad(path, absl::StrCat(file.size() - begin, " bytes of elements, want ", *bytes));
   }
-  return ArrayFile{std::move(file), begin, header->type, std::move(header->dims)};
+  return ArrayFile{std::move(file), begin, header->type, std::move(header->dims),
+                   header->fortran_order};
 }
 
 absl::StatusOr<NpyType> TypeOfSafetensor(const std::string& name) {
-  constexpr std::pair<absl::string_view, NpyType> kTypes[] = {{"F16", NpyType::kFloat16},
-                                                              {"F32", NpyType::kFloat32},
-                                                              {"F64", NpyType::kFloat64},
-                                                              {"I32", NpyType::kInt32},
-                                                              {"I64", NpyType::kInt64}};
+  constexpr std::pair<absl::string_view, NpyType> kTypes[] = {
+      {"BF16", NpyType::kBfloat16}, {"F16", NpyType::kFloat16}, {"F32", NpyType::kFloat32},
+      {"F64", NpyType::kFloat64},   {"I8", NpyType::kInt8},     {"U8", NpyType::kUint8},
+      {"I16", NpyType::kInt16},     {"U16", NpyType::kUint16},  {"I32", NpyType::kInt32},
+      {"U32", NpyType::kUint32},    {"I64", NpyType::kInt64},   {"U64", NpyType::kUint64}};
   for (const auto& [known, type] : kTypes) {
     if (name == known) return type;
   }
   return absl::InvalidArgumentError(
-      absl::StrCat("of type ", Quote(name), ", want F16, F32, F64, I32 or I64"));
+      absl::StrCat("of type ", Quote(name), ", want BF16, F16, F32, F64 or integers"));
 }
 
 // What the JSON text of a safetensors file says of a tensor.
@@ -135,11 +134,10 @@ absl::StatusOr<ArrayFile> OpenSafetensor(const std::string& path, const std::str
 absl::Status CheckPair(const std::string& keys_path, NpyType key_type,
                        absl::Span<const int64_t> key_dims, const std::string& path,
                        NpyType row_type, absl::Span<const int64_t> row_dims) {
-  if (key_type != NpyType::kInt64 && key_type != NpyType::kInt32) {
-    return Bad(keys_path, absl::StrCat("keys are ", Name(key_type), ", want int32 or int64"));
+  if (engine::IsFloat(key_type)) {
+    return Bad(keys_path, absl::StrCat("keys are ", Name(key_type), ", want integers"));
   }
-  if (row_type != NpyType::kFloat16 && row_type != NpyType::kFloat32 &&
-      row_type != NpyType::kFloat64) {
+  if (!engine::IsFloat(row_type)) {
     return Bad(path, absl::StrCat("rows are ", Name(row_type), ", want floats"));
   }
   if (key_dims.size() != 1) return Bad(keys_path, "keys have not one dimension");
@@ -149,37 +147,40 @@ absl::Status CheckPair(const std::string& keys_path, NpyType key_type,
   return Bad(path, absl::StrCat(key_dims[0], " keys and ", row_dims[0], " rows"));
 }
 
-int64_t KeyAt(NpyType type, const char* keys, int64_t i) {
-  if (type == NpyType::kInt32) {
-    int32_t key;
-    std::memcpy(&key, keys + i * 4, sizeof key);
-    return key;
-  }
-  int64_t key;
-  std::memcpy(&key, keys + i * 8, sizeof key);
-  return key;
-}
-
 // Gives `count` rows to the sink.
-absl::Status AddRows(NpyType key_type, const char* keys, const std::vector<float>& rows,
-                     int64_t count, engine::RowSink& sink) {
-  const int64_t dim = static_cast<int64_t>(rows.size()) / std::max<int64_t>(count, 1);
-  for (int64_t i = 0; i < count; ++i) {
+absl::Status AddRows(NpyType key_type, const std::vector<int64_t>& keys,
+                     const std::vector<float>& rows, engine::RowSink& sink) {
+  const size_t dim = rows.size() / std::max<size_t>(keys.size(), 1);
+  for (size_t i = 0; i < keys.size(); ++i) {
+    if (key_type == NpyType::kUint64 && keys[i] < 0) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("key ", static_cast<uint64_t>(keys[i]), ", want at most ", INT64_MAX));
+    }
     ASSIGN_OR_RETURN(float* const to, sink.NextRow());
     std::copy_n(rows.data() + i * dim, dim, to);
-    RETURN_IF_ERROR(sink.Commit(KeyAt(key_type, keys, i)));
+    RETURN_IF_ERROR(sink.Commit(keys[i]));
   }
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::vector<char>> ReadPiece(const ArrayFile& array, int64_t first, int64_t count,
-                                            int64_t width) {
+// Of `count` rows of `width` elements.
+absl::StatusOr<std::string> ReadPiece(const ArrayFile& array, int64_t first, int64_t count,
+                                      int64_t width) {
   const auto size = static_cast<int64_t>(engine::SizeOf(array.type));
-  std::vector<char> piece(static_cast<size_t>(count * width * size));
-  ASSIGN_OR_RETURN(const size_t got, array.file.ReadAt(array.begin + first * width * size,
-                                                       piece.data(), piece.size()));
-  if (got == piece.size()) return piece;
-  return absl::UnavailableError(absl::StrCat(array.file.path(), ": was cut while it was read"));
+  // In Fortran order each column is a run of its own.
+  const int64_t runs = array.fortran_order ? width : 1, run_bytes = count * width * size / runs;
+  std::string piece(static_cast<size_t>(runs * run_bytes), '\0');
+  for (int64_t run = 0; run < runs; ++run) {
+    const int64_t from = (run * array.dims[0] + first * (width / runs)) * size;
+    ASSIGN_OR_RETURN(const size_t got,
+                     array.file.ReadAt(array.begin + from, piece.data() + run * run_bytes,
+                                       static_cast<size_t>(run_bytes)));
+    if (static_cast<int64_t>(got) != run_bytes) {
+      return absl::UnavailableError(absl::StrCat(array.file.path(), ": was cut while it was read"));
+    }
+  }
+  if (runs == 1) return piece;
+  return engine::TransposeFortran(piece, {count, width}, static_cast<size_t>(size));
 }
 
 absl::Status ReadPair(const ArrayFile& keys, const ArrayFile& rows, engine::RowSink& sink) {
@@ -191,11 +192,12 @@ absl::Status ReadPair(const ArrayFile& keys, const ArrayFile& rows, engine::RowS
       std::max<int64_t>(1, static_cast<int64_t>(kPieceBytes / engine::SizeOf(rows.type)) / dim);
   for (int64_t first = 0; first < all; first += most) {
     const int64_t count = std::min(most, all - first);
-    ASSIGN_OR_RETURN(const std::vector<char> ids, ReadPiece(keys, first, count, 1));
-    ASSIGN_OR_RETURN(const std::vector<char> values, ReadPiece(rows, first, count, dim));
-    const std::vector<float> floats =
+    ASSIGN_OR_RETURN(const std::string ids, ReadPiece(keys, first, count, 1));
+    ASSIGN_OR_RETURN(const std::string values, ReadPiece(rows, first, count, dim));
+    const auto ints = engine::ToInt64(keys.type, ids.data(), static_cast<size_t>(count));
+    const auto floats =
         engine::ToFloat32(rows.type, values.data(), static_cast<size_t>(count * dim));
-    RETURN_IF_ERROR(Annotate(AddRows(keys.type, ids.data(), floats, count, sink), path));
+    RETURN_IF_ERROR(Annotate(AddRows(keys.type, ints, floats, sink), path));
   }
   return absl::OkStatus();
 }
@@ -208,7 +210,7 @@ absl::Status ReadNpzPair(const std::string& path, engine::RowSink& sink) {
   const engine::NpyArray &k = keys->second, &r = rows->second;
   RETURN_IF_ERROR(CheckPair(path, k.type, k.dims, path, r.type, r.dims));
   RETURN_IF_ERROR(Annotate(sink.Begin(r.dims[1], r.dims[0]), path));
-  return Annotate(AddRows(k.type, k.bytes.data(), r.ToFloat32(), r.dims[0], sink), path);
+  return Annotate(AddRows(k.type, k.ToInt64(), r.ToFloat32(), sink), path);
 }
 
 absl::Status ReadDirectory(const std::string& path, engine::RowSink& sink) {
@@ -270,7 +272,7 @@ absl::Status ReadRows(absl::Span<const std::string> inputs, engine::RowSink& sin
       ASSIGN_OR_RETURN(const ArrayFile rows, OpenSafetensor(path, "rows"));
       RETURN_IF_ERROR(ReadPair(keys, rows, sink));
     } else {
-      RETURN_IF_ERROR(engine::ReadTextTable(path, /*skip_bad_lines=*/false, sink).status());
+      RETURN_IF_ERROR(engine::ReadTextTable(path, {.csv = true}, sink).status());
     }
   }
   return absl::OkStatus();

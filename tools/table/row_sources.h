@@ -12,9 +12,9 @@
 namespace ulfd::tools {
 
 // Gives the rows of all inputs to `sink`, one input after the other.  Each is known by its content:
-//   a text table;
+//   a text table; its first line may name the columns;
 //   a table file;
-//   two .npy files in a row: keys [rows], int32 or int64, and rows [rows, dim], any float;
+//   two .npy files in a row: keys [rows], integers that fit int64, and rows [rows, dim], any float;
 //   an .npz file with such arrays "keys" and "rows", which is read whole;
 //   a safetensors file with such tensors "keys" and "rows";
 //   a directory with the files key (int64) and emb_vector (float32) of HugeCTR's parameter server.

@@ -129,7 +129,11 @@ TEST(Npz, ReadsEveryTypeAndVersion) {
   EXPECT_THAT(floats(Npy(Dict("<f8", "(1,)"), Bytes<double>({0.1}), 3)), ElementsAre(0.1f));
   EXPECT_THAT(floats(Npy(Dict("|i1", "(2,)"), Bytes<int8_t>({-1, 5}))), ElementsAre(-1, 5));
   EXPECT_THAT(floats(Npy(Dict("|u1", "(1,)"), Bytes<uint8_t>({255}))), ElementsAre(255));
+  EXPECT_THAT(floats(Npy(Dict("<i2", "(1,)"), Bytes<int16_t>({-9}))), ElementsAre(-9));
+  EXPECT_THAT(floats(Npy(Dict("<u2", "(1,)"), Bytes<uint16_t>({65535}))), ElementsAre(65535));
   EXPECT_THAT(floats(Npy(Dict("<i4", "(1,)"), Bytes<int32_t>({-9}))), ElementsAre(-9));
+  EXPECT_THAT(floats(Npy(Dict("<u4", "(1,)"), Bytes<uint32_t>({1U << 31}))), ElementsAre(0x1p31f));
+  EXPECT_THAT(floats(Npy(Dict("<u8", "(1,)"), Bytes<uint64_t>({~0ULL}))), ElementsAre(0x1p64f));
   EXPECT_THAT(floats(Npy(Dict("<i8", "()"), Bytes<int64_t>({-9}))), ElementsAre(-9));
   // Python 2's longs, other order of keys, double quotes, no blanks.
   const absl::StatusOr<NpyArray> odd = ReadOne(
@@ -191,7 +195,7 @@ TEST(Npz, RefusesTypesByName) {
   EXPECT_EQ(ErrorOf(Npy(Dict("|O", "(1,)"), "abcd")),
             "type \"|O\" (Python objects) is not supported");
   EXPECT_EQ(ErrorOf(Npy(Dict("<U3", "(1,)"), "abcd")),
-            "type \"<U3\" is not supported, want <f2, <f4, <f8, |i1, |u1, <i4 or <i8");
+            "type \"<U3\" is not supported, want <f2, <f4, <f8 or integers of 1 to 8 bytes");
   EXPECT_EQ(
       ErrorOf(Npy("{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (1,)}", "abcd")),
       "structured arrays are not supported, want one number type");
