@@ -34,203 +34,151 @@ Span SpanOf(const Window& window, int axis, int64_t index, int64_t input) {
   return {std::max<int64_t>(start, 0), std::min(end, input), end - start};
 }
 
-// NaN stays NaN, as in torch.  Two selections of one comparison each, which need no branch.
-[[gnu::always_inline]] inline float Larger(float a, float b) {
-  const float larger = b > a ? b : a;
-  return b != b ? b : larger;
+// How the places of a window become one.  NaN stays NaN, as in torch: two selections of one
+// comparison each, which need no branch.
+struct Maximum {
+  static constexpr float kOfNone = -std::numeric_limits<float>::infinity();
+  [[gnu::always_inline]] static float Of(float a, float b) {
+    const float larger = b > a ? b : a;
+    return b != b ? b : larger;
+  }
+};
+struct Sum {
+  static constexpr float kOfNone = 0.0f;
+  [[gnu::always_inline]] static float Of(float a, float b) { return a + b; }
+};
+
+constexpr int kLanes = 8;  // Partial results: vectorisable, and sums are more exact than one.
+
+// Of n places in a row.
+template <class Fold>
+[[gnu::always_inline]] inline float FoldRow(const float* x, int64_t n) {
+  float result = Fold::kOfNone;
+  int64_t i = 0;
+  if (n >= kLanes) {
+    float lanes[kLanes];
+    std::fill_n(lanes, kLanes, Fold::kOfNone);
+    for (; i + kLanes <= n; i += kLanes) {
+      for (int j = 0; j < kLanes; ++j) lanes[j] = Fold::Of(lanes[j], x[i + j]);
+    }
+    for (const float lane : lanes) result = Fold::Of(result, lane);
+  }
+  for (; i < n; ++i) result = Fold::Of(result, x[i]);
+  return result;
 }
 
-ULFD_MULTIVERSION void MaxRow(const float* x, int64_t stride, float* __restrict y, int64_t n) {
-  if (stride == 1) {
-    for (int64_t i = 0; i < n; ++i) y[i] = Larger(y[i], x[i]);
-  } else {
-    for (int64_t i = 0; i < n; ++i) y[i] = Larger(y[i], x[i * stride]);
-  }
-}
-// Of n places in a row.
-ULFD_MULTIVERSION float Largest(const float* x, int64_t n) {
-  constexpr int kLanes = 8;
-  float lanes[kLanes];
-  std::fill_n(lanes, kLanes, -std::numeric_limits<float>::infinity());
-  int64_t i = 0;
-  for (; i + kLanes <= n; i += kLanes) {
-    for (int j = 0; j < kLanes; ++j) lanes[j] = Larger(lanes[j], x[i + j]);
-  }
-  for (int half = kLanes / 2; half > 0; half /= 2) {
-    for (int j = 0; j < half; ++j) lanes[j] = Larger(lanes[j], lanes[j + half]);
-  }
-  for (; i < n; ++i) lanes[0] = Larger(lanes[0], x[i]);
-  return lanes[0];
-}
-// Of each of n columns of a plane, whose rows follow each other.
-ULFD_MULTIVERSION void LargestOfColumns(const float* x, int64_t rows, int64_t n,
-                                        float* __restrict y) {
-  constexpr int kLanes = 8;
+// Of each of n columns, whose `rows` rows follow each other.
+template <class Fold>
+[[gnu::always_inline]] inline void FoldColumns(const float* x, int64_t rows, int64_t n,
+                                               float* __restrict y) {
   int64_t i = 0;
   for (; i + kLanes <= n; i += kLanes) {
     float lanes[kLanes];
-    std::fill_n(lanes, kLanes, -std::numeric_limits<float>::infinity());
+    std::fill_n(lanes, kLanes, Fold::kOfNone);
     for (int64_t r = 0; r < rows; ++r) {
-      for (int j = 0; j < kLanes; ++j) lanes[j] = Larger(lanes[j], x[r * n + i + j]);
+      for (int j = 0; j < kLanes; ++j) lanes[j] = Fold::Of(lanes[j], x[r * n + i + j]);
     }
     std::copy_n(lanes, kLanes, y + i);
   }
   for (; i < n; ++i) {
-    float largest = -std::numeric_limits<float>::infinity();
-    for (int64_t r = 0; r < rows; ++r) largest = Larger(largest, x[r * n + i]);
-    y[i] = largest;
+    y[i] = Fold::kOfNone;
+    for (int64_t r = 0; r < rows; ++r) y[i] = Fold::Of(y[i], x[r * n + i]);
   }
 }
-// Of each window of so many planes, which follow each other.  REQUIRES: FewInRow.
-constexpr int64_t kFewWindows = 8;
-ULFD_MULTIVERSION void LargestOfWindows(const Window& window, Plane plane, int64_t planes) {
-  Span columns[kFewWindows] = {};
-  for (int64_t i = 0; i < plane.out_width; ++i) columns[i] = SpanOf(window, 1, i, plane.width);
-  for (; planes > 0; --planes, plane.x += plane.height * plane.width) {
-    for (int64_t i = 0; i < plane.out_height; ++i) {
-      const Span rows = SpanOf(window, 0, i, plane.height);
-      for (int64_t j = 0; j < plane.out_width; ++j) {
-        float largest = -std::numeric_limits<float>::infinity();
-        for (int64_t r = rows.begin; r < rows.end; ++r) {
-          const float* const x = plane.x + r * plane.width;
-          for (int64_t c = columns[j].begin; c < columns[j].end; ++c) {
-            largest = Larger(largest, x[c]);
-          }
-        }
-        *plane.y++ = largest;
+
+// Each row of windows of a plane: first down the columns, into `line` of the plane's width, then
+// along what that gives, so many windows without a look at the pace.
+template <class Fold>
+[[gnu::always_inline]] inline void FoldPlane(const Window& window, const Plane& plane, float* line,
+                                             int64_t at_once, Pace& pace) {
+  const Span first = SpanOf(window, 1, 0, plane.width);
+  const bool whole_rows = plane.out_width == 1 && first.begin == 0 && first.end == plane.width;
+  const bool columns_alone = window.size[1] == 1 && plane.out_width == plane.width;
+  float* y = plane.y;
+  for (int64_t i = 0; i < plane.out_height; ++i, y += plane.out_width) {
+    const Span rows = SpanOf(window, 0, i, plane.height);
+    const int64_t count = std::max<int64_t>(rows.end - rows.begin, 0);
+    const float* x = plane.x + rows.begin * plane.width;
+    if (pace.Stops(count * plane.width)) return;
+    if (whole_rows) {
+      *y = FoldRow<Fold>(x, count * plane.width);
+      continue;
+    }
+    if (count != 1 || columns_alone) {
+      float* const folded = columns_alone ? y : line;
+      FoldColumns<Fold>(x, count, plane.width, folded);
+      if (columns_alone) continue;
+      x = folded;
+    }
+    for (int64_t j = 0; j < plane.out_width;) {
+      const int64_t end = std::min(plane.out_width, j + at_once);
+      if (pace.Stops((end - j) * window.size[1])) return;
+      for (; j < end; ++j) {
+        const Span columns = SpanOf(window, 1, j, plane.width);
+        float folded = Fold::kOfNone;
+        for (int64_t c = columns.begin; c < columns.end; ++c) folded = Fold::Of(folded, x[c]);
+        y[j] = folded;
       }
     }
   }
 }
-ULFD_MULTIVERSION void AddRow(const float* x, int64_t stride, float* __restrict y, int64_t n) {
-  if (stride == 1) {
-    for (int64_t i = 0; i < n; ++i) y[i] += x[i];
-  } else {
-    for (int64_t i = 0; i < n; ++i) y[i] += x[i * stride];
+// So many planes, which follow each other.
+template <class Fold>
+[[gnu::always_inline]] inline void FoldPlanes(const Window& window, Plane plane, int64_t planes,
+                                              float* line, Pace& pace) {
+  const int64_t at_once = Pace::RowsAtOnce(window.size[1], 1);
+  for (; planes > 0; --planes) {
+    FoldPlane<Fold>(window, plane, line, at_once, pace);
+    plane.x += plane.height * plane.width;
+    plane.y += plane.out_height * plane.out_width;
   }
 }
-
-// Adds what one row of the image gives to one row of windows: tap by tap, for all windows that the
-// tap meets the image in.
-template <class Combine>
-void CombineRow(const Window& window, const Plane& plane, const float* x, float* y, Combine combine,
-                Pace& pace) {
-  const int64_t stride = window.stride[1];
-  for (int64_t tap = 0; tap < window.size[1] && !pace.Stops(plane.out_width); ++tap) {
-    const int64_t offset = tap - window.pad[1];
-    const int64_t first = offset < 0 ? (-offset + stride - 1) / stride : 0;
-    const int64_t left = plane.width - offset;  // Places from the tap in window 0 to the edge.
-    const int64_t end = left <= 0 ? 0 : std::min(plane.out_width, (left - 1) / stride + 1);
-    if (end > first) combine(x + first * stride + offset, stride, y + first, end - first);
-  }
+ULFD_MULTIVERSION void MaxPlanes(const Window& window, const Plane& plane, int64_t planes,
+                                 float* line, Pace& pace) {
+  FoldPlanes<Maximum>(window, plane, planes, line, pace);
+}
+ULFD_MULTIVERSION void SumPlanes(const Window& window, const Plane& plane, int64_t planes,
+                                 float* line, Pace& pace) {
+  FoldPlanes<Sum>(window, plane, planes, line, pace);
 }
 
-bool WholeRows(const Window& window, const Plane& plane) {
-  const Span columns = SpanOf(window, 1, 0, plane.width);
-  return plane.out_width == 1 && columns.begin == 0 && columns.end == plane.width;
-}
-bool OneWide(const Window& window, const Plane& plane) {
-  return window.size[1] == 1 && plane.out_width == plane.width;
-}
-int64_t WorkOf(const Window& window, const Plane& plane) {
-  return plane.out_height * plane.out_width * window.size[0] * window.size[1];
-}
-// Going through such rows tap by tap would be more calls than work.
-bool FewInRow(const Window& window, const Plane& plane) {
-  return plane.out_width <= kFewWindows && !WholeRows(window, plane) && !OneWide(window, plane) &&
-         WorkOf(window, plane) <= Pace::kMillisecond;
-}
-
-void MaxPlane(const Window& window, const Plane& plane, Pace& pace) {
-  const bool whole_rows = WholeRows(window, plane), one_wide = OneWide(window, plane);
-  for (int64_t i = 0; i < plane.out_height; ++i) {
-    float* y = plane.y + i * plane.out_width;
-    const Span rows = SpanOf(window, 0, i, plane.height);
-    if (pace.Stops((rows.end - rows.begin) * plane.width)) return;
-    if (whole_rows) {
-      *y = Largest(plane.x + rows.begin * plane.width, (rows.end - rows.begin) * plane.width);
-      continue;
-    }
-    if (one_wide) {
-      LargestOfColumns(plane.x + rows.begin * plane.width, rows.end - rows.begin, plane.width, y);
-      continue;
-    }
-    std::fill_n(y, plane.out_width, -std::numeric_limits<float>::infinity());
-    for (int64_t r = rows.begin; r < rows.end; ++r) {
-      CombineRow(window, plane, plane.x + r * plane.width, y, MaxRow, pace);
+// Sums to means.  count_pad: padding counts as places, too.
+void DividePlanes(const Window& window, bool count_pad, Plane plane, int64_t planes, Pace& pace) {
+  for (; planes > 0; --planes) {
+    for (int64_t i = 0; i < plane.out_height; ++i, plane.y += plane.out_width) {
+      if (pace.Stops(plane.out_width)) return;
+      const Span rows = SpanOf(window, 0, i, plane.height);
+      for (int64_t j = 0; j < plane.out_width; ++j) {
+        const Span columns = SpanOf(window, 1, j, plane.width);
+        const int64_t count =
+            count_pad ? rows.padded * columns.padded
+                      : (rows.end - rows.begin) * std::max<int64_t>(columns.end - columns.begin, 0);
+        plane.y[j] /= static_cast<float>(count);
+      }
     }
   }
-}
-
-// REQUIRES: FewInRow.
-void MaxPlanes(const Window& window, Plane plane, int64_t planes, Pace& pace) {
-  const int64_t work = WorkOf(window, plane), at_once = Pace::RowsAtOnce(work, 1);
-  for (; planes > 0; planes -= at_once) {
-    const int64_t count = std::min(planes, at_once);
-    LargestOfWindows(window, plane, count);
-    if (pace.Stops(count * work)) return;
-    plane.x += count * plane.height * plane.width;
-    plane.y += count * plane.out_height * plane.out_width;
-  }
-}
-
-void AveragePlane(const Window& window, bool count_pad, const Plane& plane, Pace& pace) {
-  for (int64_t i = 0; i < plane.out_height && !pace.Stops(plane.out_width); ++i) {
-    float* y = plane.y + i * plane.out_width;
-    std::fill_n(y, plane.out_width, 0.0f);
-    const Span rows = SpanOf(window, 0, i, plane.height);
-    for (int64_t r = rows.begin; r < rows.end; ++r) {
-      CombineRow(window, plane, plane.x + r * plane.width, y, AddRow, pace);
-    }
-    for (int64_t j = 0; j < plane.out_width; ++j) {
-      const Span columns = SpanOf(window, 1, j, plane.width);
-      const int64_t count =
-          count_pad ? rows.padded * columns.padded
-                    : (rows.end - rows.begin) * std::max<int64_t>(columns.end - columns.begin, 0);
-      y[j] /= static_cast<float>(count);
-    }
-  }
-}
-
-// All places of a plane.
-ULFD_MULTIVERSION float PlaneSum(const float* x, int64_t n) {
-  constexpr int kLanes = 16;  // Partial sums: vectorisable, and more exact than one.
-  float lanes[kLanes] = {};
-  int64_t i = 0;
-  for (; i + kLanes <= n; i += kLanes) {
-    for (int j = 0; j < kLanes; ++j) lanes[j] += x[i + j];
-  }
-  float sum = 0;
-  for (float lane : lanes) sum += lane;
-  for (; i < n; ++i) sum += x[i];
-  return sum;
 }
 
 class PoolingKernel final : public Kernel {
  public:
   PoolingKernel(const Window& window, bool average, bool count_pad, bool global)
       : window_(window), average_(average), count_pad_(count_pad), global_(global) {}
+  size_t ScratchBytes(absl::Span<const Tensor> in) const override {
+    return static_cast<size_t>(in[0].dims[3]) * sizeof(float);
+  }
   absl::Status Run(RunContext& ctx) const override {
     const Tensor& x = ctx.in[0];
     const Tensor& y = ctx.out[0];
-    Plane plane{x.f32(), x.dims[2], x.dims[3], ctx.out[0].f32(), y.dims[2], y.dims[3]};
-    const int64_t places = plane.height * plane.width;
+    const Plane plane{x.f32(), x.dims[2], x.dims[3], ctx.out[0].f32(), y.dims[2], y.dims[3]};
+    const int64_t planes = x.dims[0] * x.dims[1];
     Window window = window_;
     if (global_) window.size = {plane.height, plane.width};
-    if (!average_ && FewInRow(window, plane)) {
-      MaxPlanes(window, plane, x.dims[0] * x.dims[1], ctx.pace);
-      return absl::OkStatus();
-    }
-    for (int64_t n = x.dims[0] * x.dims[1]; n > 0 && !ctx.pace.Stops(places); --n) {
-      if (!average_) {
-        MaxPlane(window, plane, ctx.pace);
-      } else if (global_) {
-        *plane.y = PlaneSum(plane.x, places) / static_cast<float>(places);
-      } else {
-        AveragePlane(window, count_pad_, plane, ctx.pace);
-      }
-      plane.x += places;
-      plane.y += plane.out_height * plane.out_width;
+    auto* const line = static_cast<float*>(ctx.scratch);
+    if (average_) {
+      SumPlanes(window, plane, planes, line, ctx.pace);
+      DividePlanes(window, count_pad_, plane, planes, ctx.pace);
+    } else {
+      MaxPlanes(window, plane, planes, line, ctx.pace);
     }
     return absl::OkStatus();
   }
