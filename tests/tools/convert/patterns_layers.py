@@ -218,6 +218,20 @@ def einsum_of_three(g):
                     equation="bpi,pij,bpj->bp"))
 
 
+def einsum_with_constants(g):
+    """Several labels are summed, or are columns, in any order; the constant may come first."""
+    x = g.input("x", g.random.randn(ADS, 3, 4).astype(np.float32))
+    for equation, shape in (("bpe,fpe->bf", (2, 3, 4)), ("bpe,efp->bf", (4, 2, 3)),
+                            ("bpe,pe->b", (3, 4)), ("bpe,epfg->bfg", (4, 3, 2, 5)),
+                            ("bpe,fge->bpgf", (2, 5, 4)), ("bpe,fpg->bgef", (2, 3, 5))):
+        w = g.constant(g.random.randn(*shape).astype(np.float32))
+        g.output(g.node("Einsum", [x, w], np.einsum(equation, x.array, w.array), rows="ads",
+                        equation=equation))
+    w = g.constant(g.random.randn(4, 3, 2).astype(np.float32))
+    g.output(g.node("Einsum", [w, x], np.einsum("epf,bpe->bf", w.array, x.array), rows="ads",
+                    equation="epf,bpe->bf"))
+
+
 def einsum_of_any_rank(g):
     """Equations with "...", of ranks that differ, and without an output."""
     q, k = (g.input(n, g.random.randn(ADS, 2, 3, 4).astype(np.float32)) for n in "qk")
@@ -426,7 +440,8 @@ PATTERNS = [convolutions_of_steps, convolutions_of_whole_rows,
             computed_bias, dropout_off, causal_convolution, parts_without_anything, sequences,
             chunks, normalised_constants, tangent,
             attention_of_today, groups_normalised, einsum_with_diagonals, arithmetic_of_constants,
-            branch_by_shape, einsum_of_one, einsum_of_three, einsum_of_any_rank, sines_of_large_numbers,
+            branch_by_shape, einsum_of_one, einsum_of_three, einsum_with_constants,
+            einsum_of_any_rank, sines_of_large_numbers,
             softmax_less_the_maximum, sparsemax, steps_in_a_loop, *recurrent_patterns(),
             last_state_of_each_length]
 REFUSED = [(dropout_on, "training_mode"), (loop_that_ends_early, "may end early")]

@@ -369,7 +369,8 @@ def einsum(g, x):
     equations = {(2, 2): ["bi,bj->bij", "bi,ij->bj", "bi,ji->bj", "bi,bi->bi", "bi,bi->b"],
                  (3, 2): ["bij,jk->bik", "bij,kj->bik", "bij,bj->bi", "bij,bi->bij", "bij,ik->bjk"],
                  (3, 3): ["bij,bkj->bik", "bij,bjk->bik", "bij,bkj->bikj", "bij,bik->bijk",
-                          "bij,bkj->bki", "bij,bik->bjk", "bij,bij->bi"]}
+                          "bij,bkj->bki", "bij,bik->bjk", "bij,bij->bi",
+                          "bij,kij->bk", "bij,jik->bk", "bij,kjl->bilk"]}
     others = [v for v in g.values if v.kind == "float" and v.rows == "ads"]
     other = others[g.random.randint(len(others))] if others else x
     choices = equations.get((x.array.ndim, other.array.ndim))

@@ -296,27 +296,71 @@ OnnxValue ByLabels(const OnnxValue& x, const std::string& term, const std::strin
 
 bool HasLabel(const std::string& term, char label) { return term.find(label) != std::string::npos; }
 
-// x [.., k] with a matrix of constants; false: it is no such product.
-absl::StatusOr<bool> EinsumDense(OnnxNode& node, const Equation& equation, const OnnxValue& x) {
-  const Constant* const weight = node.constant(1);
-  const std::string& out = equation.out;
-  if (weight == nullptr || weight->dims.size() != 2 || equation.summed.size() != 1 || out.empty() ||
-      x.rank() < 2) {
+onnx::NodeProto EinsumNode(std::initializer_list<std::string> inputs, const std::string& output,
+                           const std::string& text) {
+  onnx::NodeProto node;
+  node.set_op_type("Einsum");
+  for (const std::string& input : inputs) node.add_input(input);
+  node.add_output(output);
+  SetString(node, "equation", text);
+  return node;
+}
+
+// The constant with its axes in the order of `labels`.
+absl::StatusOr<std::vector<float>> InOrder(const OnnxNode& node, const Constant& constant,
+                                           const std::string& term, const std::string& labels) {
+  ASSIGN_OR_RETURN(const std::vector<Constant> ordered,
+                   FoldNode(EinsumNode({"x"}, "y", absl::StrCat(term, "->", labels)),
+                            node.graph.opset(), {&constant}));
+  return ordered[0].ToFloats();
+}
+
+// x [.., k] with constants [k, n], where k and n are any labels side by side; false: it is no such
+// product.
+absl::StatusOr<bool> EinsumDense(OnnxNode& node, const Equation& equation,
+                                 const OnnxValue (&x)[2]) {
+  const int of_constant = node.constant(1) != nullptr ? 1 : 0;
+  const Constant* const weight = node.constant(of_constant);
+  if (weight == nullptr) return false;
+  const OnnxValue& value = x[1 - of_constant];
+  const std::string &in = equation.terms[1 - of_constant], &matrix = equation.terms[of_constant];
+  const std::string &out = equation.out, &k = equation.summed;
+  size_t behind = out.size();  // Where the constant's own labels begin.
+  while (behind > 0 && !HasLabel(in, out[behind - 1])) --behind;
+  const std::string rest = out.substr(0, behind), n = out.substr(behind);
+  // Each label is of the rows, summed, or a column.
+  if (rest.empty() || k.empty() || in.size() != rest.size() + k.size() ||
+      matrix.size() != k.size() + n.size()) {
     return false;
   }
-  const char k = equation.summed[0], n = out.back();
-  const std::string &in = equation.terms[0], &matrix = equation.terms[1];
-  const std::string rest = out.substr(0, out.size() - 1);
-  std::string others = in;
-  others.erase(std::remove(others.begin(), others.end(), k), others.end());
-  if (!HasLabel(in, k) || !HasLabel(matrix, k) || !HasLabel(matrix, n) || HasLabel(in, n) ||
-      rest.size() != others.size() ||
-      !std::all_of(rest.begin(), rest.end(), [&](char label) { return HasLabel(in, label); })) {
-    return false;
+  Dense dense{.sizes = {1, 1}};
+  Dims columns;
+  for (const char label : k + n) {
+    const int64_t size = weight->sizes()[matrix.find(label)];
+    const bool summed = HasLabel(k, label);
+    if (summed && (!HasLabel(in, label) || value.dims[in.find(label)] != Dim::Of(size))) {
+      return false;
+    }
+    dense.sizes[summed ? 0 : 1] *= size;
+    if (!summed) columns.push_back(Dim::Of(size));
   }
-  Dense dense{.sizes = weight->sizes(), .transposed = matrix[0] == n};
-  ASSIGN_OR_RETURN(dense.weight, weight->ToFloats());
-  RETURN_IF_ERROR(AddDense(node, ByLabels(x, in, rest + k), dense));
+  ASSIGN_OR_RETURN(dense.weight, InOrder(node, *weight, matrix, k + n));
+  OnnxValue rows = ByLabels(value, in, rest + k);
+  Dims dims(rows.dims.begin(), rows.dims.begin() + static_cast<int>(rest.size()));
+  if (k.size() > 1) {
+    dims.push_back(Dim::Of(dense.k()));
+    ASSIGN_OR_RETURN(rows, Reshaped(node, rows, dims));
+    dims.pop_back();
+  }
+  if (n.size() == 1) {
+    RETURN_IF_ERROR(AddDense(node, rows, dense));
+    return true;
+  }
+  const std::string name = node.Scratch("product");
+  ASSIGN_OR_RETURN(OnnxValue product, DenseOf(node, rows, dense, name, name));
+  for (const Dim& column : columns) dims.push_back(column);
+  ASSIGN_OR_RETURN(product, Reshaped(node, product, std::move(dims)));
+  node.Set(std::move(product));
   return true;
 }
 
@@ -358,7 +402,7 @@ absl::Status EinsumOfTwo(OnnxNode& node) {
           absl::StrCat("term \"", equation.terms[i], "\" for shape ", DimsText(x[i].dims)));
     }
   }
-  ASSIGN_OR_RETURN(const bool dense, EinsumDense(node, equation, x[0]));
+  ASSIGN_OR_RETURN(const bool dense, EinsumDense(node, equation, x));
   if (dense) return absl::OkStatus();
   const std::string& out = equation.out;
   if (equation.summed.size() == 1 && out.size() >= 3) {
@@ -372,18 +416,6 @@ absl::Status EinsumOfTwo(OnnxNode& node) {
     }
   }
   return EinsumBySums(node, equation, x);
-}
-
-// Of more terms: the first two, then their product with the third, and so on.  What neither a later
-// term nor the output has is summed as soon as it can be.
-onnx::NodeProto EinsumNode(std::initializer_list<std::string> inputs, const std::string& output,
-                           const std::string& text) {
-  onnx::NodeProto node;
-  node.set_op_type("Einsum");
-  for (const std::string& input : inputs) node.add_input(input);
-  node.add_output(output);
-  SetString(node, "equation", text);
-  return node;
 }
 
 // Where a label is there twice in a term of constants, they are replaced by their diagonal.
@@ -453,6 +485,8 @@ std::string ImpliedOutput(const std::vector<std::string>& terms) {
   return out;
 }
 
+// Of more terms: the first two, then their product with the third, and so on.  What neither a later
+// term nor the output has is summed as soon as it can be.
 absl::Status Einsum(OnnxNode& node) {
   int count = node.node.input_size();
   std::string text = StringAttribute(node.node, "equation", "");
