@@ -74,18 +74,27 @@ absl::StatusOr<UserStore::Completed> UserStore::Complete(const std::string& clie
     saved_bytes_.fetch_add(kept->wire_bytes, std::memory_order_relaxed);
     return Completed{.lent = Lend({kept, &kept->features}, request)};
   }
+  misses_.fetch_add(1, std::memory_order_relaxed);
   return Missed(request, max_bytes_ == 0
                              ? "no features are kept here (limits.kept_users_bytes is 0)"
                              : "its features are not here, or not any more");
 }
 
-absl::Status UserStore::DoNotFit(const ulfd::v1::PredictRequest& request,
-                                 const absl::Status& error) {
-  misfits_.fetch_add(1, std::memory_order_relaxed);
-  return Missed(request, absl::StrCat("with the features that are kept of it: ", error.message()));
+absl::Status UserStore::Decoded(const Completed& user, const ulfd::v1::PredictRequest& request,
+                                absl::Status status) {
+  if (user.lent == nullptr) {
+    if (status.ok()) Keep(user.name, request);
+    return status;
+  }
+  // What was lent is not the caller's fault.
+  const bool fits = !absl::IsInvalidArgument(status);
+  (fits ? hits_ : misses_).fetch_add(1, std::memory_order_relaxed);
+  return fits ? status
+              : Missed(request,
+                       absl::StrCat("with the features that are kept of it: ", status.message()));
 }
 
-void UserStore::Keep(std::string name, const ulfd::v1::PredictRequest& request) {
+void UserStore::Keep(const std::string& name, const ulfd::v1::PredictRequest& request) {
   if (name.empty()) return;
   auto kept = std::make_shared<Kept>();
   kept->features = request.user_features();
@@ -97,19 +106,17 @@ void UserStore::Keep(std::string name, const ulfd::v1::PredictRequest& request) 
                      static_cast<int64_t>(kept->features.SpaceUsedExcludingSelfLong());
   // One that is too large goes the way of one that is larger than all of it.
   const bool fits = bytes <= max_bytes_ / kUsersAtLeast;
-  users_.Insert(std::move(name), std::move(kept), fits ? bytes : max_bytes_);
+  users_.Insert(name, std::move(kept), fits ? bytes : max_bytes_);
 }
 
 void UserStore::Collect(MetricPage& page) const {
-  const CacheStats kept = stats();
-  const int64_t misfits = misfits_.load(std::memory_order_relaxed);
-  page.AddGauge("ulfd_kept_users_bytes", "What users' features kept for their keys take",
-                kept.bytes);
+  page.AddGauge("ulfd_kept_users_bytes", "What users' features kept for their keys take", bytes());
   page.AddCounter("ulfd_kept_users_saved_bytes_total",
                   "Bytes of features that requests with a user_key alone did not bring",
                   saved_bytes_.load(std::memory_order_relaxed));
   for (const auto& [result, requests] :
-       {std::pair("hit", kept.hits - misfits), std::pair("miss", kept.misses + misfits)}) {
+       {std::pair("hit", hits_.load(std::memory_order_relaxed)),
+        std::pair("miss", misses_.load(std::memory_order_relaxed))}) {
     page.AddCounter("ulfd_kept_users_total",
                     "Requests with a user_key alone, and whether its features were here", requests,
                     {{"result", result}});

@@ -46,15 +46,15 @@ class UserStore {
   // `client`: who asks; keys of others are not theirs.  FAILED_PRECONDITION: the features are not
   // here; INVALID_ARGUMENT: no good key or version.
   absl::StatusOr<Completed> Complete(const std::string& client, ulfd::v1::PredictRequest& request);
-  // FAILED_PRECONDITION for a request that was lent features which `error` shows to be those of
-  // another version of the model: a miss, after all.
-  absl::Status DoNotFit(const ulfd::v1::PredictRequest& request, const absl::Status& error);
-  // `name`: of Complete; empty: nothing is kept.
-  void Keep(std::string name, const ulfd::v1::PredictRequest& request);
-  CacheStats stats() const { return users_.stats(); }
+  // `status`: of decoding the request.  Keeps the features that it brought; features that were lent,
+  // and are those of another version of the model, are a miss: FAILED_PRECONDITION.
+  absl::Status Decoded(const Completed& user, const ulfd::v1::PredictRequest& request,
+                       absl::Status status);
+  int64_t bytes() const { return users_.stats().bytes; }
   void Collect(MetricPage& page) const;
 
  private:
+  void Keep(const std::string& name, const ulfd::v1::PredictRequest& request);
   struct Kept {
     ReturnFeatures::Features features;
     int64_t wire_bytes = 0;
@@ -66,7 +66,8 @@ class UserStore {
   const Clock& clock_;
   LruCache<Kept> users_;
   std::atomic<int64_t> saved_bytes_{0};  // That callers did not send.
-  std::atomic<int64_t> misfits_{0};      // Hits that were none.
+  // Of requests of a key alone.
+  std::atomic<int64_t> hits_{0}, misses_{0};
 };
 
 }  // namespace ulfd::server

@@ -86,10 +86,7 @@ class NativeCarrier final : public RpcCarrier<v1::PredictRequest, v1::PredictRes
                 UserStore::Completed user)
       : RpcCarrier(rpc), users_(users), user_(std::move(user)) {}
   absl::Status Decoded(absl::Status status) override {
-    if (status.ok()) users_.Keep(std::move(user_.name), request());
-    // What was lent is not the caller's fault.
-    const bool lent = user_.lent != nullptr;
-    return lent && absl::IsInvalidArgument(status) ? users_.DoNotFit(request(), status) : status;
+    return users_.Decoded(user_, request(), std::move(status));
   }
   void Finish(const absl::Status& status) override {
     user_.lent.reset();

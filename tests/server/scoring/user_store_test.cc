@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/testing/fakes.h"
@@ -36,7 +37,16 @@ class UserStoreTest : public ::testing::Test {
   void Keep(PredictRequest request, const std::string& client = "c") {
     const auto completed = store_.Complete(client, request);
     ASSERT_TRUE(completed.ok()) << completed.status();
-    store_.Keep(completed->name, request);
+    ASSERT_TRUE(store_.Decoded(*completed, request, absl::OkStatus()).ok());
+  }
+  // Requests with this result.
+  int64_t Counted(const std::string& result) const {
+    MetricPage page;
+    store_.Collect(page);
+    const std::string text = page.Text();
+    const std::string series = absl::StrCat("ulfd_kept_users_total{result=\"", result, "\"} ");
+    const size_t at = text.find(series);
+    return at == std::string::npos ? -1 : std::stoll(text.substr(at + series.size()));
   }
 
   FakeClock clock_;
@@ -86,15 +96,19 @@ TEST_F(UserStoreTest, TheLastFeaturesUnderAKeyCount) {
 
 TEST_F(UserStoreTest, FeaturesThatDoNotFitAreAMiss) {
   Keep(Whole("k", 1, "first"));
-  EXPECT_EQ(Known(Keyed("k", 1)), "first");
-  EXPECT_EQ(store_.DoNotFit(Keyed("k", 1), absl::InvalidArgumentError("feature \"u2\": missing")),
+  PredictRequest request = Keyed("k", 1);
+  const auto lent = store_.Complete("c", request);
+  ASSERT_TRUE(lent.ok());
+  // What no later call may take back is not yet counted.
+  EXPECT_EQ(Counted("hit") + Counted("miss"), 0);
+  EXPECT_EQ(store_.Decoded(*lent, request, absl::InvalidArgumentError("feature \"u2\": missing")),
             absl::FailedPreconditionError(
                 "user_key \"k\" version 1: with the features that are kept of it: feature \"u2\": "
                 "missing; send user_features again"));
-  MetricPage page;
-  store_.Collect(page);
-  EXPECT_THAT(page.Text(), HasSubstr("ulfd_kept_users_total{result=\"hit\"} 0\n"));
-  EXPECT_THAT(page.Text(), HasSubstr("ulfd_kept_users_total{result=\"miss\"} 1\n"));
+  EXPECT_EQ(Counted("hit"), 0);
+  EXPECT_EQ(Counted("miss"), 1);
+  EXPECT_TRUE(store_.Decoded(*lent, request, absl::OkStatus()).ok());
+  EXPECT_EQ(Counted("hit"), 1);
 }
 
 TEST_F(UserStoreTest, ForgetsWithTime) {
@@ -103,11 +117,12 @@ TEST_F(UserStoreTest, ForgetsWithTime) {
   EXPECT_EQ(Known(Keyed("k", 1)), "first");
   clock_.Advance(std::chrono::milliseconds(1));
   EXPECT_THAT(Known(Keyed("k", 1)), HasSubstr("not any more"));
+  EXPECT_EQ(Counted("miss"), 1);
 }
 
 TEST_F(UserStoreTest, AMillionUsersStayWithinTheBytes) {
   for (int i = 0; i < 100000; ++i) Keep(Whole(std::to_string(i), 1, "f"));
-  EXPECT_LE(store_.stats().bytes, 1 << 20);
+  EXPECT_LE(store_.bytes(), 1 << 20);
   EXPECT_EQ(Known(Keyed("99999", 1)), "f");
   EXPECT_THAT(Known(Keyed("0", 1)), HasSubstr("are not here"));
 }
@@ -123,13 +138,13 @@ TEST_F(UserStoreTest, RefusesBadKeys) {
 TEST_F(UserStoreTest, LeavesRequestsWithoutAKeyAlone) {
   PredictRequest request;
   EXPECT_TRUE(store_.Complete("c", request).ok());
-  EXPECT_EQ(store_.stats().entries, 0);
+  EXPECT_EQ(store_.bytes(), 0);
 }
 
 TEST_F(UserStoreTest, KeepsNothingWhereItIsSwitchedOff) {
   UserStore off(0, std::chrono::milliseconds(1000), clock_);
   PredictRequest whole = Whole("k", 1, "f"), keyed = Keyed("k", 1);
-  off.Keep(off.Complete("c", whole)->name, whole);
+  ASSERT_TRUE(off.Decoded(*off.Complete("c", whole), whole, absl::OkStatus()).ok());
   EXPECT_EQ(off.Complete("c", keyed).status().message(),
             "user_key \"k\" version 1: no features are kept here (limits.kept_users_bytes is 0); "
             "send user_features again");
