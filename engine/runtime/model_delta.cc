@@ -221,18 +221,24 @@ absl::Status DeltaDraft::Apply(const DeltaSource& source, const std::set<std::st
   return absl::OkStatus();
 }
 
+// Caches that hold nothing, and count on where those of `before` do.
+void EmptyCaches(const Executable& before, Executable& model) {
+  if (before.user_cache != nullptr && model.user_cache != nullptr) {
+    model.user_cache = before.user_cache->Empty();
+  }
+  if (before.ad_cache != nullptr && model.ad_cache != nullptr &&
+      BytesOfItem(*before.optimised_schedule) == BytesOfItem(*model.optimised_schedule)) {
+    model.ad_cache = before.ad_cache->Empty();
+  }
+}
+
 // A copy with other tables, which shares everything but what no two models may.
 std::unique_ptr<LoadedModel> Copy(const LoadedModel& base,
                                   std::vector<std::shared_ptr<const EmbeddingTable>> tables) {
   auto model = std::make_unique<LoadedModel>(base);
   model->executable.info = &model->info;
   model->executable.tables = std::move(tables);
-  if (base.executable.user_cache != nullptr) {
-    model->executable.user_cache = base.executable.user_cache->Empty();
-  }
-  if (base.executable.ad_cache != nullptr) {
-    model->executable.ad_cache = base.executable.ad_cache->Empty();
-  }
+  EmptyCaches(base.executable, model->executable);
   if (base.executable.shape_plans != nullptr) {
     model->executable.shape_plans = base.executable.shape_plans->For(model->executable);
   }
@@ -248,7 +254,12 @@ absl::StatusOr<std::unique_ptr<LoadedModel>> DeltaDraft::Finish() const {
   std::unique_ptr<LoadedModel> model;
   if (!weights_.empty()) {
     const LoadOverrides overrides{.weights = weights_, .tables = tables};
-    ASSIGN_OR_RETURN(model, LoadModel(base_.options, &overrides));
+    LoadOptions options = base_.options;
+    // Whether keeping ads pays was measured at the load of the version.
+    options.always_keep_ads |= base_.executable.ad_cache != nullptr;
+    ASSIGN_OR_RETURN(model, LoadModel(options, &overrides));
+    model->options = base_.options;
+    EmptyCaches(base_.executable, model->executable);
     model->info.name = base_.info.name;
     model->info.version = base_.info.version;
     model->info.folds = base_.info.folds;

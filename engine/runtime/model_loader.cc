@@ -434,10 +434,8 @@ std::string MakeAdCache(int64_t bytes, bool always, LoadedModel& model) {
     return absl::StrFormat("an ad's part takes %.0f ns to compute and %.0f ns to find",
                            times.compute, times.read);
   }
-  int64_t row_bytes = 0;
-  for (const Operand& kept : schedule->item_kept) row_bytes += kept.row_bytes;
   executable.ad_cache = std::make_shared<AdCache>(
-      bytes, row_bytes, always ? 0 : std::min(1.0, kFar * times.read / times.compute));
+      bytes, BytesOfItem(*schedule), always ? 0 : std::min(1.0, kFar * times.read / times.compute));
   model.info.ad_cache_bytes = bytes;
   return "";
 }
@@ -556,6 +554,12 @@ int64_t MemoryLeft(const LoadedModel& model) {
 }
 
 }  // namespace
+
+int64_t BytesOfItem(const Schedule& schedule) {
+  int64_t bytes = 0;
+  for (const Operand& kept : schedule.item_kept) bytes += kept.row_bytes;
+  return bytes;
+}
 
 absl::Status AccountMemory(LoadedModel& model) {
   ModelInfo& info = model.info;

@@ -41,6 +41,9 @@ struct LoadOverrides {
 absl::StatusOr<std::unique_ptr<LoadedModel>> LoadModel(const LoadOptions& options,
                                                        const LoadOverrides* overrides = nullptr);
 
+// What the cache of ads keeps of each.
+int64_t BytesOfItem(const Schedule& schedule);
+
 // Sums up what the model holds, its tables as they are now, into model.info.  Errors: see
 // CheckMemory.
 absl::Status AccountMemory(LoadedModel& model);

@@ -28,6 +28,7 @@ namespace {
 using testing::DeltaHead;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 using testing::WriteDelta;
 using ModelPtr = std::unique_ptr<const Model>;
 
@@ -276,6 +277,33 @@ TEST_F(ModelDeltaTest, WeightsChangeWithTheTablesAndStay) {
   ASSERT_NE(result.model, nullptr);
   EXPECT_EQ(result.model->info().epoch, 2);
   EXPECT_THAT(Scores(*result.model, {10, 11, 12}), ElementsAre(2, 10, 12));
+}
+
+TEST_F(ModelDeltaTest, CountersOfCachesGoOnAndWhatTheyHoldGoes) {
+  std::ofstream(version_ + "/model.textproto", std::ios::app)
+      << "user_cache_bytes: 1000000 ad_cache_bytes: 1000000\n";
+  WriteDelta(version_, 1, DeltaHead(0, 1) + kPutMid, {{"mid", {{11, {5, 0}}}}});
+  const std::string twice =
+      absl::StrReplaceAll(testing::kTinyWeights, {{"1, 0,  1, 0", "2, 0,  1, 0"}});
+  WriteDelta(version_, 2, DeltaHead(1, 1) + "weights: \"w\"", {}, {{"w", twice}});
+  const auto loaded =
+      Model::Load({.directory = version_, .passes = {.item_columns = 1}, .always_keep_ads = true});
+  ASSERT_TRUE(loaded.ok()) << loaded.status();
+  EXPECT_THAT((*loaded)->info().notices, IsEmpty());
+  const ModelPtr first = Apply(**loaded, {1}), second = Apply(*first, {2});
+  int64_t calls = 0;
+  for (const Model* model : {loaded->get(), first.get(), second.get()}) {
+    for (int i = 0; i < 2; ++i) {
+      Scores(*model, {10, 11});
+      ++calls;
+      const AdCacheStats ads = model->ad_cache();
+      EXPECT_EQ(ads.hits + ads.misses, 2 * calls);
+      EXPECT_EQ(ads.misses, 2 * ((calls + 1) / 2));
+      const CacheStats users = model->user_cache();
+      EXPECT_EQ(users.hits + users.misses, calls);
+    }
+  }
+  EXPECT_THAT(Scores(*second, {10, 11, 12}), ElementsAre(2, 10, 6));
 }
 
 TEST_F(ModelDeltaTest, OneBadTableRefusesTheWholeDelta) {
