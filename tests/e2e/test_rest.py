@@ -8,6 +8,7 @@ import select
 import shutil
 import socket
 import subprocess
+import threading
 import unittest
 
 import numpy as np
@@ -226,6 +227,30 @@ class RestTest(DaemonTest):
         self.assertEqual(self.daemon.http("/readyz")[0], 200)
         for connection in slow:
             connection.close()
+
+    def test_large_bodies_are_read_beside_usual_ones(self):
+        zeros = ("[" + "0," * 1_900_000 + "0]").encode()
+        large = json.dumps(infer_body(shop().inputs(3))).encode()[:-1] + b',"x":' + zeros + b"}"
+        answered, stopped = [], threading.Event()
+
+        def send(_):
+            with Rest(self.daemon) as rest:
+                while not stopped.is_set():
+                    answered.append(rest.infer("shop", large)[0])
+
+        senders = [threading.Thread(target=send, args=(i,)) for i in range(4)]
+        for sender in senders:
+            sender.start()
+        usual = 0
+        with Rest(self.daemon) as rest:
+            while len(answered) < 20:
+                self.assertEqual(rest.infer("shop", infer_body(shop().inputs(3)))[0], 200)
+                usual += 1
+        stopped.set()
+        for sender in senders:
+            sender.join()
+        # Where they take turns there is one for two large ones.
+        self.assertGreater(usual, 20, answered)
 
     def test_many_at_once(self):
         arrays = shop().inputs(50)
