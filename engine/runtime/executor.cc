@@ -40,6 +40,7 @@ struct Choice {
   const Executable* executable = nullptr;  // Whose the schedule is.
   const Schedule* schedule = nullptr;
   int64_t ads = 0;
+  std::shared_ptr<const ShapePlan> of_shape;  // Whose the executable is, or null.
 
   bool optimised() const { return schedule == executable->optimised_schedule.get(); }
 };
@@ -81,17 +82,16 @@ Choice ChooseSchedule(const Executable& executable, const RunOptions& options,
 }
 
 Choice Choose(const Executable& executable, const RunOptions& options, const Request& request) {
-  const Choice choice = ChooseSchedule(executable, options, request);
+  Choice choice = ChooseSchedule(executable, options, request);
   if (choice.schedule != nullptr || executable.shape_plans == nullptr) return choice;
-  for (int i = 0; i < ShapePlans::kMost; ++i) {
-    const ShapePlan* const plan = executable.shape_plans->at(i);
-    if (plan == nullptr) continue;
-    const Choice of_shape = ChooseSchedule(plan->executable, options, request);
-    if (of_shape.schedule == nullptr) continue;
-    plan->runs.fetch_add(1, std::memory_order_relaxed);
-    return of_shape;
-  }
-  return choice;
+  Choice of_shape;
+  auto plan = executable.shape_plans->Find([&](const ShapePlan& known) {
+    of_shape = ChooseSchedule(known.executable, options, request);
+    return of_shape.schedule != nullptr;
+  });
+  if (plan == nullptr) return choice;
+  of_shape.of_shape = std::move(plan);
+  return of_shape;
 }
 
 void ResetTimes(const RunOptions& options, const Plan& plan, bool optimised) {
@@ -194,6 +194,7 @@ absl::Status ExecuteUserPart(const Executable& executable, const RunOptions& opt
                              UserPart& part, WorkspaceState& ws, RunResult& result, bool& cut) {
   RETURN_IF_ERROR(FillRequest(*executable.info, options.ads_per_user, part.request));
   const Choice choice = Choose(executable, options, part.request);
+  part.of_shape = choice.of_shape;
   cut = choice.schedule != nullptr && choice.ads > 0 && part.request.users() <= Schedule::kMaxUsers;
   if (!cut) return absl::OkStatus();
   ResetStats(*executable.info, options, ws, result.stats);

@@ -192,9 +192,10 @@ std::vector<std::pair<const void*, int64_t>> Model::MemoryPieces() const {
   }
   pieces.emplace_back(loaded.executable.user_cache.get(), loaded.memory.cache);
   pieces.emplace_back(loaded.executable.ad_cache.get(), loaded.memory.ad_cache);
-  for (int i = 0; loaded.executable.shape_plans != nullptr && i < ShapePlans::kMost; ++i) {
-    const ShapePlan* const plan = loaded.executable.shape_plans->at(i);
-    if (plan != nullptr) pieces.emplace_back(plan->executable.plan.get(), plan->bytes);
+  if (loaded.executable.shape_plans != nullptr) {
+    for (const auto& plan : loaded.executable.shape_plans->Serving()) {
+      pieces.emplace_back(plan->executable.plan.get(), plan->bytes);
+    }
   }
   pieces.emplace_back(
       loaded.executable.token.get(),
@@ -233,7 +234,7 @@ void Model::WantPlansOf(const Model& before, const RunOptions& run, Workspace& w
                         RunResult& result) const {
   const auto& plans = before.impl_->loaded->executable.shape_plans;
   if (plans == nullptr) return;
-  for (const ShownRequest* shown : plans->Shown()) {
+  for (const auto& shown : plans->Shown()) {
     // What the other one understood need not be a request of this one.
     Run(shown->inputs, run, workspace, result).IgnoreError();
   }
@@ -251,7 +252,7 @@ int64_t Model::memory_bytes() const {
 
 bool Model::row_separable() const {
   const auto& plans = impl_->loaded->executable.shape_plans;
-  return info().row_separable || (plans != nullptr && plans->serving());
+  return info().row_separable || (plans != nullptr && !plans->Serving().empty());
 }
 
 bool Model::joins_users() const {
@@ -260,11 +261,10 @@ bool Model::joins_users() const {
   };
   const Executable& executable = impl_->loaded->executable;
   if (joins(executable)) return true;
-  for (int i = 0; executable.shape_plans != nullptr && i < ShapePlans::kMost; ++i) {
-    const ShapePlan* const plan = executable.shape_plans->at(i);
-    if (plan != nullptr && joins(plan->executable)) return true;
-  }
-  return false;
+  if (executable.shape_plans == nullptr) return false;
+  const auto plans = executable.shape_plans->Serving();
+  return std::any_of(plans.begin(), plans.end(),
+                     [&](const auto& plan) { return joins(plan->executable); });
 }
 
 absl::string_view Name(ShapePlanInfo::State state) {

@@ -61,7 +61,7 @@ class Runner {
   // Of everything that the user's part is computed from.
   KeptKey KeyOf(int64_t user) {
     KeptHasher hasher;
-    hasher.AddCount(reinterpret_cast<uintptr_t>(&schedule_));
+    hasher.AddCount(schedule_.id);
     for (const Operand& in : schedule_.user_inputs) {
       Tensor tensor = in.form;
       Point(in, {user, user + 1}, nullptr, tensor);
@@ -254,13 +254,8 @@ class Runner {
 
   ScheduleState& StateOf() {
     std::vector<std::unique_ptr<ScheduleState>>& states = ws_.schedules;
-    const std::shared_ptr<const void>& token = part_.executable->token;
     for (auto it = states.begin(); it != states.end(); ++it) {
-      // A new model may get the address of one that is gone.
-      if ((*it)->schedule != &schedule_ || (*it)->model.owner_before(token) ||
-          token.owner_before((*it)->model)) {
-        continue;
-      }
+      if ((*it)->schedule != schedule_.id) continue;
       std::rotate(states.begin(), it, it + 1);
       return *states.front();
     }
@@ -271,8 +266,7 @@ class Runner {
 
   std::unique_ptr<ScheduleState> MakeState() const {
     auto state = std::make_unique<ScheduleState>();
-    state->schedule = &schedule_;
-    state->model = part_.executable->token;
+    state->schedule = schedule_.id;
     const auto add = [&](const std::vector<RowStep>& steps, std::vector<int>& first) {
       for (const RowStep& step : steps) {
         first.push_back(static_cast<int>(state->tensors.size()));

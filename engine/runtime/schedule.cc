@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <fstream>
 #include <set>
 #include <utility>
@@ -109,7 +110,9 @@ class Builder {
         roots_(StorageRoots(plan)) {}
 
   absl::StatusOr<std::unique_ptr<const Schedule>> Build() {
+    static std::atomic<uint64_t> made = 0;
     schedule_ = std::make_unique<Schedule>();
+    schedule_->id = ++made;
     schedule_->plan = &plan_;
     AddInputs();
     AddSteps();

@@ -65,6 +65,7 @@ struct Schedule {
   static constexpr int64_t kMaxUsers = 32;
 
   const Plan* plan = nullptr;
+  uint64_t id = 0;                    // No other one has it, nor had it: addresses come again.
   std::vector<ExpectedInput> inputs;  // Those that the plan knows a shape of.
   std::vector<RowStep> user_steps, ad_steps;
   std::vector<Stage> stages;  // Of the ad steps, in order.

@@ -19,6 +19,12 @@ namespace ulfd::engine {
 
 namespace {
 
+using std::chrono::steady_clock;
+
+// From plans made to the next place that goes: at least, and in times of what making one took, so
+// that shapes without end take a hundredth of a CPU.
+constexpr std::chrono::seconds kPause{5};
+constexpr int kPauses = 100;
 constexpr int64_t kMostAds = 32;
 // Of the requests that a model keeps: whoever may call it chooses how large they are.
 constexpr int64_t kMostBytes = int64_t{2} << 20;
@@ -198,17 +204,6 @@ absl::Status CheckOn(const ShownRequest& shown, const Executable& model, const E
   return Compare(*model.info, wanted, result, tolerance);
 }
 
-}  // namespace
-
-ShapePlans::~ShapePlans() {
-  for (const Place& place : places_) {
-    delete place.plan.load();
-    delete place.shown.load();
-  }
-}
-
-namespace {
-
 // For a model with the same inputs.
 std::unique_ptr<const ShownRequest> Copy(const ShownRequest& shown, const ModelInfo& info) {
   auto copy = std::make_unique<ShownRequest>(shown);
@@ -227,70 +222,96 @@ std::unique_ptr<const ShownRequest> Copy(const ShownRequest& shown, const ModelI
 
 std::shared_ptr<ShapePlans> ShapePlans::For(const Executable& model) const {
   auto plans = std::make_shared<ShapePlans>(recipe_, tolerance_, max_bytes_);
-  size_t taken = 0;
+  MutexLock lock(mu_), lock_of_plans(plans->mu_);
+  plans->uses_ = uses_;
+  plans->replace_at_ = replace_at_;
   for (const Place& place : places_) {
-    const ShownRequest* const shown = place.shown.load(std::memory_order_acquire);
     // Whether it is refused may depend on the tables.
-    if (shown == nullptr || place.refused.load(std::memory_order_acquire)) continue;
-    Place& to = plans->places_[taken++];
-    to.key.store(place.key.load());
-    to.shown.store(Copy(*shown, *model.info).release());
-    plans->shown_bytes_.fetch_add(shown->bytes);
-    const ShapePlan* const plan = place.plan.load(std::memory_order_acquire);
-    if (plan == nullptr) continue;
-    auto copy = std::make_unique<ShapePlan>();
-    copy->shapes = plan->shapes;
-    copy->executable = plan->executable;
+    if (place.refused) continue;
+    Place& to = plans->places_.emplace_back(place);
+    to.shown = Copy(*place.shown, *model.info);
+    to.runs = 0;
+    if (place.plan == nullptr) continue;
+    auto copy = std::make_unique<ShapePlan>(*place.plan);
     copy->executable.info = model.info;
     copy->executable.tables = model.tables;
     copy->executable.user_cache = model.user_cache;
-    copy->bytes = plan->bytes;
-    plans->bytes_.fetch_add(copy->bytes, std::memory_order_relaxed);
-    to.plan.store(copy.release());
+    to.plan = std::move(copy);
   }
   return plans;
+}
+
+std::shared_ptr<const ShapePlan> ShapePlans::Find(absl::FunctionRef<bool(const ShapePlan&)> fits) {
+  MutexLock lock(mu_);
+  for (Place& place : places_) {
+    if (place.plan == nullptr || !fits(*place.plan)) continue;
+    place.used = ++uses_;
+    ++place.runs;
+    return place.plan;
+  }
+  return nullptr;
+}
+
+std::vector<std::shared_ptr<const ShapePlan>> ShapePlans::Serving() const {
+  std::vector<std::shared_ptr<const ShapePlan>> serving;
+  MutexLock lock(mu_);
+  for (const Place& place : places_) {
+    if (place.plan != nullptr) serving.push_back(place.plan);
+  }
+  return serving;
 }
 
 bool ShapePlans::Show(const Executable& model, const Request& request) {
   const int64_t ads = AdsOf(model, request);
   if (ads == 0) return false;
   const uint64_t key = KeyOf(model, request, ads);
-  size_t place = 0;
-  for (; place < places_.size(); ++place) {
-    const uint64_t known = places_[place].key.load(std::memory_order_acquire);
-    if (known == 0) break;
-    if (Fits(key, known)) return false;
+  MutexLock lock(mu_);
+  for (Place& place : places_) {
+    if (!Fits(key, place.key)) continue;
+    place.used = ++uses_;
+    return false;
   }
-  if (place == places_.size()) return false;
-  std::unique_ptr<const ShownRequest> shown;
-  const absl::Status copied = WithinMemory(
-      [&] { shown = Copier(model, request, ads).Copy(kMostBytes - shown_bytes_.load()); });
-  if (!copied.ok() || shown == nullptr) return false;
-  for (; place < places_.size(); ++place) {
-    uint64_t known = 0;
-    if (places_[place].key.compare_exchange_strong(known, key, std::memory_order_acq_rel)) {
-      shown_bytes_.fetch_add(shown->bytes);
-      places_[place].shown.store(shown.release(), std::memory_order_release);
-      return true;
-    }
-    if (Fits(key, known)) return false;
+  bool taken = false;
+  const absl::Status status = WithinMemory([&] { taken = Take(model, request, ads, key); });
+  return status.ok() && taken;
+}
+
+bool ShapePlans::Take(const Executable& model, const Request& request, int64_t ads, uint64_t key) {
+  Copier copier(model, request, ads);
+  Place place{.key = key};
+  Place* leaver = nullptr;
+  if (places_.size() < kMost) place.shown = copier.Copy(kMostBytes - ShownBytes());
+  if (place.shown == nullptr && !places_.empty() && steady_clock::now() >= replace_at_) {
+    leaver = &*std::min_element(places_.begin(), places_.end(),
+                                [](auto& a, auto& b) { return a.used < b.used; });
+    place.shown = copier.Copy(kMostBytes - ShownBytes() + leaver->shown->bytes);
   }
-  return false;
+  if (place.shown == nullptr) return false;
+  place.used = ++uses_;
+  places_.push_back(std::move(place));  // Leaves the others where they are.
+  if (leaver != nullptr) {
+    leaver->leaves = true;
+    replace_at_ = TimePoint::max();
+  }
+  return true;
 }
 
-bool ShapePlans::IsWanted(const Place& place) {
-  return place.shown.load(std::memory_order_acquire) != nullptr &&
-         place.plan.load(std::memory_order_acquire) == nullptr &&
-         !place.refused.load(std::memory_order_acquire);
+int64_t ShapePlans::ShownBytes() const {
+  int64_t bytes = 0;
+  for (const Place& place : places_) bytes += place.shown->bytes;
+  return bytes;
 }
 
-bool ShapePlans::serving() const {
-  return std::any_of(places_.begin(), places_.end(), [](const Place& place) {
-    return place.plan.load(std::memory_order_acquire) != nullptr;
-  });
+int64_t ShapePlans::bytes() const {
+  int64_t bytes = 0;
+  for (const auto& plan : Serving()) bytes += plan->bytes;
+  return bytes;
 }
 
-bool ShapePlans::wanted() const { return std::any_of(places_.begin(), places_.end(), IsWanted); }
+bool ShapePlans::wanted() const {
+  MutexLock lock(mu_);
+  return std::any_of(places_.begin(), places_.end(), [](const Place& p) { return p.wanted(); });
+}
 
 absl::StatusOr<std::unique_ptr<const ShapePlan>> ShapePlans::MakeOne(const Executable& model,
                                                                      const ShownRequest& shown,
@@ -348,7 +369,7 @@ absl::StatusOr<std::unique_ptr<const ShapePlan>> ShapePlans::MakeFor(std::vector
     RETURN_IF_ERROR(MakePlans(*recipe_, statements, specs, executable, report));
     plan->bytes = MemoryOf(executable).held() + shown.bytes;
   }
-  // Not before: the cache knows users by the plan's address, which one that is refused gives back.
+  // Not before, or runs that compare would leave users there.
   executable.user_cache = model.user_cache;
   return plan;
 }
@@ -358,46 +379,54 @@ std::vector<ShapePlanInfo> ShapePlans::Make(const Executable& model, FetchFn fet
   MutexLock making(making_);
   const int64_t before = bytes();
   std::vector<ShapePlanInfo> made;
-  for (int i = 0; i < kMost; ++i) {
-    Place& place = places_[i];
-    if (!IsWanted(place)) continue;
+  while (true) {
+    const auto begin = steady_clock::now();
+    std::shared_ptr<const ShownRequest> shown;
+    Place* place = nullptr;
+    {
+      MutexLock lock(mu_);
+      std::erase_if(places_, [](const Place& known) { return known.leaves; });
+      const auto wanted = std::find_if(places_.begin(), places_.end(),
+                                       [](const Place& known) { return known.wanted(); });
+      if (wanted == places_.end()) break;
+      place = &*wanted;
+      shown = place->shown;
+    }
     const int64_t left = std::min(max_bytes - (bytes() - before), max_bytes_ - bytes());
     auto plan = WithinMemory([&] {
-      const ShownRequest& shown = *place.shown.load();
       FetchedRows rows;
       RunOptions with_rows = run;
       with_rows.fetched = &rows;
-      fetch(shown.inputs, rows);
-      return MakeOne(model, shown, with_rows, left);
+      fetch(shown->inputs, rows);
+      return MakeOne(model, *shown, with_rows, left);
     });
     const LoadScope::WithoutRefusals for_what_is_said_of_it;
     absl::Status why = plan.status();
     // A step that had to end says less than why it had to.
     if (const absl::Status limit = LoadScope::Check(); !why.ok() && !limit.ok()) why = limit;
     if (absl::IsCancelled(why)) break;  // Another time.
+    const auto end = steady_clock::now();
     MutexLock lock(mu_);
     if (why.ok()) {
-      bytes_.fetch_add((*plan)->bytes, std::memory_order_relaxed);
-      place.plan.store(plan->release(), std::memory_order_release);
+      place->plan = *std::move(plan);
     } else {
-      why_refused_[i] = std::string(Clip(why, kMaxRefusalBytes).message());
-      place.refused.store(true, std::memory_order_release);
+      place->why_refused = std::string(Clip(why, kMaxRefusalBytes).message());
+      place->refused = true;
     }
-    made.push_back(DescribeOne(i));
+    replace_at_ = end + std::max<steady_clock::duration>(kPause, (end - begin) * kPauses);
+    made.push_back(Describe(*place));
   }
   return made;
 }
 
-ShapePlanInfo ShapePlans::DescribeOne(int i) const {
-  const Place& place = places_[i];
-  ShapePlanInfo info{.inputs = place.shown.load(std::memory_order_acquire)->shapes,
-                     .why_refused = why_refused_[i]};
-  if (const ShapePlan* const plan = at(i); plan != nullptr) {
-    info.inputs = plan->shapes;
+ShapePlanInfo ShapePlans::Describe(const Place& place) {
+  ShapePlanInfo info{.inputs = place.shown->shapes, .why_refused = place.why_refused};
+  if (place.plan != nullptr) {
+    info.inputs = place.plan->shapes;
     info.state = ShapePlanInfo::State::kServing;
-    info.bytes = plan->bytes;
-    info.runs = plan->runs.load(std::memory_order_relaxed);
-  } else if (place.refused.load(std::memory_order_acquire)) {
+    info.bytes = place.plan->bytes;
+    info.runs = place.runs;
+  } else if (place.refused) {
     info.state = ShapePlanInfo::State::kRefused;
   }
   return info;
@@ -406,20 +435,15 @@ ShapePlanInfo ShapePlans::DescribeOne(int i) const {
 std::vector<ShapePlanInfo> ShapePlans::Describe() const {
   std::vector<ShapePlanInfo> plans;
   MutexLock lock(mu_);
-  for (int i = 0; i < kMost; ++i) {
-    if (places_[i].shown.load(std::memory_order_acquire) != nullptr) {
-      plans.push_back(DescribeOne(i));
-    }
-  }
+  for (const Place& place : places_) plans.push_back(Describe(place));
   return plans;
 }
 
-std::vector<const ShownRequest*> ShapePlans::Shown() const {
-  std::vector<const ShownRequest*> shown;
-  for (int i = 0; i < kMost; ++i) {
-    const ShapePlan* const plan = at(i);
-    const bool used = plan != nullptr && plan->runs.load(std::memory_order_relaxed) > 0;
-    if (used || IsWanted(places_[i])) shown.push_back(places_[i].shown.load());
+std::vector<std::shared_ptr<const ShownRequest>> ShapePlans::Shown() const {
+  std::vector<std::shared_ptr<const ShownRequest>> shown;
+  MutexLock lock(mu_);
+  for (const Place& place : places_) {
+    if (place.runs > 0 || place.wanted()) shown.push_back(place.shown);
   }
   return shown;
 }

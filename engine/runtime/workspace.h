@@ -19,6 +19,7 @@
 namespace ulfd::engine {
 
 struct Executable;  // engine/runtime/executor.h
+struct ShapePlan;   // engine/runtime/shape_plans.h
 
 // A block of memory that grows on demand; contents are lost when it grows.  64-byte aligned.
 class Arena {
@@ -62,8 +63,7 @@ struct Binding {
 // Operands of one schedule's steps, ready for kernels: dimensions and addresses are set as a run
 // goes.
 struct ScheduleState {
-  const Schedule* schedule = nullptr;
-  std::weak_ptr<const void> model;        // Whose schedule; expired once the model is gone.
+  uint64_t schedule = 0;                  // Its id.
   std::vector<Tensor> tensors;            // Per step in order (user's, ads'): inputs, then outputs.
   std::vector<int> user_first, ad_first;  // Per step: its first tensor.
 };
@@ -77,6 +77,8 @@ struct IdCursor {
 struct UserPart {
   const Executable* executable = nullptr;
   const Schedule* schedule = nullptr;
+  std::shared_ptr<const ShapePlan>
+      of_shape;  // Whose both are, or null; another one may replace it.
   Request request;
   int64_t users = 0, ads = 0;             // Of the request.
   int64_t first_user = 0, last_user = 0;  // The group of users that is computed: [first, last).

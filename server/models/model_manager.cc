@@ -308,7 +308,7 @@ void ModelManager::RunJob(const LoadJob& job) {
 }
 
 void ModelManager::MakePlans(const ModelHandle& handle) {
-  if (!loader_.MakePlans(*handle)) return;
+  loader_.MakePlans(*handle);
   reaper_->Grew(*handle->model);
   handle->lane->SetMerges(CanMerge(*handle->model));
 }

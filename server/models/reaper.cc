@@ -21,15 +21,26 @@ struct Reaper::State {
 
   using Pieces = absl::flat_hash_set<const void*>;
 
-  // What the model holds now; a model may hold more as it serves.
+  // What the model holds now; that may change as it serves.
   void Hold(const engine::Model& model) {
     MutexLock lock(pieces_mu);
     Pieces& of_model = held_by[&model];
+    const Pieces before = std::exchange(of_model, {});
     for (const auto& [piece, bytes] : model.MemoryPieces()) {
       auto& [holders, held] = pieces[piece];
       if (of_model.insert(piece).second) ++holders;
       held_bytes += bytes - held;
       held = bytes;
+    }
+    LetGo(before);
+  }
+  // A holder has the pieces no longer.
+  void LetGo(const Pieces& gone) ABSL_EXCLUSIVE_LOCKS_REQUIRED(pieces_mu) {
+    for (const void* const piece : gone) {
+      const auto it = pieces.find(piece);
+      if (--it->second.first > 0) continue;
+      held_bytes -= it->second.second;
+      pieces.erase(it);
     }
   }
   Pieces TakePieces(const engine::Model* model) {
@@ -41,12 +52,7 @@ struct Reaper::State {
     const Pieces freed = TakePieces(node->model->model.get());
     delete node;
     MutexLock lock(pieces_mu);
-    for (const void* const piece : freed) {
-      const auto it = pieces.find(piece);
-      if (--it->second.first > 0) continue;
-      held_bytes -= it->second.second;
-      pieces.erase(it);
-    }
+    LetGo(freed);
   }
 
   // Takes the model over from its last handle.

@@ -120,14 +120,11 @@ int64_t VersionLoader::MemoryLeft(int64_t staged_bytes) const {
   return std::max<int64_t>(options_.memory_budget_bytes - reaper_.held_bytes() - staged_bytes, 0);
 }
 
-bool VersionLoader::ReportPlans(const std::string& name, int64_t version,
+void VersionLoader::ReportPlans(const std::string& name, int64_t version,
                                 const std::vector<engine::ShapePlanInfo>& plans) const {
-  bool serving = false;
   for (const engine::ShapePlanInfo& plan : plans) {
-    serving |= plan.state == engine::ShapePlanInfo::State::kServing;
     observer_.OnShapePlan(name, version, plan);
   }
-  return serving;
 }
 
 void VersionLoader::MakeFirstPlans(const LoadJob& job, const engine::Model* before,
@@ -140,7 +137,7 @@ void VersionLoader::MakeFirstPlans(const LoadJob& job, const engine::Model* befo
   ReportPlans(job.name, job.version, model.MakePlans(run, left));
 }
 
-bool VersionLoader::MakePlans(const ServedModel& served) const {
+void VersionLoader::MakePlans(const ServedModel& served) const {
   engine::UseOneThread();
   const Warming warming(options_, /*gives_way=*/true);
   std::vector<engine::ShapePlanInfo> plans;
@@ -148,7 +145,7 @@ bool VersionLoader::MakePlans(const ServedModel& served) const {
     const LoadScope scope(Limits(served.name, /*staged_bytes=*/0));
     plans = served.model->MakePlans(warming.run(), MemoryLeft(0));
   }
-  return ReportPlans(served.name, served.version, plans);
+  ReportPlans(served.name, served.version, plans);
 }
 
 absl::Status VersionLoader::CheckFits(const LoadJob& job, const engine::Model& model) const {

@@ -85,8 +85,8 @@ class VersionLoader {
   LoadOutcome Load(const LoadJob& job, bool gives_way) const;
 
   // Makes the plans that the model wants, within the limits of a load, and reports them.  On a
-  // background thread.  Returns whether a plan was made, for which the model then holds memory.
-  bool MakePlans(const ServedModel& served) const;
+  // background thread.
+  void MakePlans(const ServedModel& served) const;
 
   // Ends the load that runs, and every later one, with CANCELLED.  Any thread.
   void Cancel() { cancelled_.store(true); }
@@ -123,8 +123,7 @@ class VersionLoader {
                       const engine::RunOptions& run) const;
   // What the budget leaves beside what models hold.
   int64_t MemoryLeft(int64_t staged_bytes) const;
-  // Reports the plans and returns whether any of them serves.
-  bool ReportPlans(const std::string& name, int64_t version,
+  void ReportPlans(const std::string& name, int64_t version,
                    const std::vector<engine::ShapePlanInfo>& plans) const;
   void Report(const LoadJob& job, std::vector<std::string>& notices) const;
   // Content that is known to be bad, without trying it.

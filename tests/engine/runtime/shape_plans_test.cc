@@ -1,6 +1,7 @@
 // Plans for shapes that only requests show: they score as with shapes stated, are few, are compared
 // before they serve, and are kept from version to version.
 // SPDX-License-Identifier: Apache-2.0
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <random>
@@ -270,6 +271,58 @@ TEST_F(ShapePlans, NobodyHasPlansMadeWithoutEnd) {
   }
   EXPECT_EQ(made, 8);
   EXPECT_EQ(model->shape_plans().size(), 8);
+}
+
+TEST_F(ShapePlans, AShapeTakesThePlaceOfTheOneThatNobodyAskedForForLongest) {
+  const auto model = LoadAnyWidth("user_cache_bytes: 100000\n");
+  const auto run = [&](int64_t width, const RunOptions& options = {}) {
+    const CaseInputs request({{"x", Array(1, width, 1)}, {"y", Array(4, width, 2)}});
+    return Run(*model, request.tensors(), options);
+  };
+  for (int64_t width = 1; width <= 8; ++width) {
+    run(width);
+    ASSERT_EQ(MakePlans(*model)[0].state, State::kServing);
+  }
+  const int64_t memory = model->memory_bytes();
+  for (const int64_t width : {1, 2, 4, 5, 6, 7, 8}) run(width);
+  const auto begin = std::chrono::steady_clock::now();
+  while (!result_.stats.wants_plan) {
+    run(9);
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  EXPECT_GT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(1));
+  run(10);
+  EXPECT_FALSE(result_.stats.wants_plan);  // One at a time.
+  run(3);
+  EXPECT_FALSE(result_.stats.unproved);  // Until then.
+  std::vector<ShapePlanInfo> made = MakePlans(*model);
+  ASSERT_EQ(made.size(), 1);
+  EXPECT_EQ(made[0].state, State::kServing) << made[0].why_refused;
+  EXPECT_EQ(model->shape_plans().size(), 8);
+  EXPECT_LE(model->memory_bytes(), memory + made[0].bytes);
+  for (int64_t width = 1; width <= 10; ++width) {
+    EXPECT_LE(testing::Difference(run(width), run(width, {.keep_all = true})), 0);
+    run(width);
+    EXPECT_EQ(result_.stats.unproved, width == 3 || width == 10) << width;
+    EXPECT_FALSE(result_.stats.wants_plan);
+  }
+}
+
+TEST_F(ShapePlans, ALargeRequestThatIsKeptMakesRoomForOthers) {
+  const auto model = LoadAnyWidth();
+  constexpr int64_t kWide = 260000;  // With the user's 2 MB of the 2 MiB.
+  const CaseInputs large({{"x", Array(1, kWide, 1)}, {"y", Array(1, kWide, 2)}});
+  const CaseInputs usual({{"x", Array(1, 3000, 1)}, {"y", Array(2, 3000, 2)}});
+  Run(*model, large.tensors());
+  ASSERT_EQ(MakePlans(*model)[0].state, State::kServing);
+  do {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    Run(*model, usual.tensors());
+  } while (!result_.stats.wants_plan);
+  ASSERT_EQ(MakePlans(*model)[0].state, State::kServing);
+  Run(*model, usual.tensors());
+  EXPECT_FALSE(result_.stats.unproved);
+  EXPECT_EQ(model->shape_plans().size(), 1);
 }
 
 TEST_F(ShapePlans, AreRefusedWithAReasonAndNotTriedAgain) {
