@@ -16,11 +16,11 @@ namespace {
 // At most so many names in a message: a repository may hold thousands.
 constexpr size_t kNamesInMessage = 20;
 
-std::string Quoted(std::vector<std::string> names) {
+std::string Quoted(std::vector<absl::string_view> names) {
   std::sort(names.begin(), names.end());
   const size_t all = names.size();
   names.resize(std::min(all, kNamesInMessage));
-  std::string text = absl::StrJoin(names, ", ", [](std::string* out, const std::string& name) {
+  std::string text = absl::StrJoin(names, ", ", [](std::string* out, absl::string_view name) {
     absl::StrAppend(out, "\"", name, "\"");
   });
   if (all > names.size()) absl::StrAppend(&text, " and ", all - names.size(), " more");
@@ -35,7 +35,7 @@ std::string Published(const ServedVersions& model) {
 
 // Names no model that the client may not use.
 absl::Status UnknownModel(const ServedModels& served, const ModelChoice& choice) {
-  std::vector<std::string> names;
+  std::vector<absl::string_view> names;
   for (const auto& [known, versions] : served.models) {
     if (!choice.client.has_value() || served.access.MayUse(*choice.client, known)) {
       names.push_back(known);
@@ -52,7 +52,7 @@ absl::Status UnknownLabel(const ServedVersions& model, const ModelChoice& choice
     return absl::NotFoundError(absl::StrCat("model \"", choice.name, "\" has no label \"",
                                             choice.label, "\"; it has no labels"));
   }
-  std::vector<std::string> labels;
+  std::vector<absl::string_view> labels;
   for (const auto& [label, version] : model.labels) labels.push_back(label);
   return absl::NotFoundError(absl::StrCat("model \"", choice.name, "\" has no label \"",
                                           choice.label, "\"; labels: ", Quoted(std::move(labels))));
