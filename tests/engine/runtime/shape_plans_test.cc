@@ -1,6 +1,7 @@
 // Plans for shapes that only requests show: they score as with shapes stated, are few, are compared
 // before they serve, and are kept from version to version.
 // SPDX-License-Identifier: Apache-2.0
+#include <atomic>
 #include <chrono>
 #include <filesystem>
 #include <fstream>
@@ -295,7 +296,19 @@ TEST_F(ShapePlans, AShapeTakesThePlaceOfTheOneThatNobodyAskedForForLongest) {
   EXPECT_FALSE(result_.stats.wants_plan);  // One at a time.
   run(3);
   EXPECT_FALSE(result_.stats.unproved);  // Until then.
+  std::atomic<bool> replaced = false;
+  std::thread runs_meanwhile([&] {
+    UseOneThread();
+    Workspace workspace;
+    RunResult result;
+    const CaseInputs request({{"x", Array(1, 3, 1)}, {"y", Array(4, 3, 2)}});
+    while (!replaced.load() || !result.stats.unproved) {
+      ASSERT_TRUE(model->Run(request.tensors(), {}, workspace, result).ok());
+    }
+  });
   std::vector<ShapePlanInfo> made = MakePlans(*model);
+  replaced.store(true);
+  runs_meanwhile.join();
   ASSERT_EQ(made.size(), 1);
   EXPECT_EQ(made[0].state, State::kServing) << made[0].why_refused;
   EXPECT_EQ(model->shape_plans().size(), 8);
