@@ -37,6 +37,9 @@ OperatorState FromMessage(const state::ModelState& model) {
   }
   read.pinned.insert(model.pinned().begin(), model.pinned().end());
   read.held.insert(model.held().begin(), model.held().end());
+  for (const state::LastEpoch& last : model.last_epochs()) {
+    read.last_epochs[last.version()] = last.epoch();
+  }
   for (const state::RejectedContent& content : model.rejected()) {
     read.rejected.push_back(
         {.content_hash = content.content_hash(),
@@ -58,6 +61,11 @@ void ToMessage(const std::string& name, const OperatorState& from, state::ModelS
   model.mutable_pinned()->Add(from.pinned.begin(), from.pinned.end());
   model.mutable_held()->Add(from.held.begin(), from.held.end());
   model.set_all_held(from.all_held);
+  for (const auto& [version, epoch] : from.last_epochs) {
+    state::LastEpoch& last = *model.add_last_epochs();
+    last.set_version(version);
+    last.set_epoch(epoch);
+  }
   for (const QuarantinedContent& content : from.rejected) {
     state::RejectedContent& rejected = *model.add_rejected();
     rejected.set_content_hash(content.content_hash);

@@ -38,6 +38,9 @@ void ModelEntry::Update(const ModelScan& scan, TimePoint now,
       continue;
     }
     VersionWatch& watch = versions_.try_emplace(version, options_).first->second;
+    if (const auto limit = restored_epochs_.extract(version); !limit.empty()) {
+      watch.LimitEpoch(limit.mapped());
+    }
     if (state.ok()) {
       watch.Seen(*state, now, wall_now - state->newest_change);
     } else {
@@ -134,10 +137,14 @@ OperatorState ModelEntry::operator_state() const {
   OperatorState state{.configured = ConfiguredVersions(as_configured),
                       .pinned = pinned_,
                       .held = held_,
-                      .all_held = all_held_};
+                      .all_held = all_held_,
+                      .last_epochs = restored_epochs_};
   if (config_.labels != configured_labels_) state.labels = config_.labels;
   for (const auto& [hash, content] : quarantine_.contents()) {
     if (content.by_operator) state.rejected.push_back(content);
+  }
+  for (const auto& [version, watch] : versions_) {
+    if (watch.epoch_limit().has_value()) state.last_epochs[version] = *watch.epoch_limit();
   }
   return state;
 }
@@ -147,6 +154,7 @@ void ModelEntry::Restore(const OperatorState& state) {
   pinned_ = state.pinned;
   held_ = state.held;
   all_held_ = state.all_held;
+  restored_epochs_ = state.last_epochs;
   for (const QuarantinedContent& content : state.rejected) quarantine_.Add(content);
 }
 

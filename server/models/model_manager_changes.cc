@@ -242,7 +242,7 @@ ModelChangeResult ModelManager::RunChange(absl::StatusOr<ModelChange> made) {
   result.from_version = plan->from_version;
   result.to_version = plan->to_version;
   if (!plan->rejected.empty()) result.end = ModelChangeResult::End::kLoad;
-  if (change.epoch.has_value()) result.end = ModelChangeResult::End::kRestart;
+  if (change.epoch.has_value()) result.end = ModelChangeResult::End::kLoadEpochs;
   return result;
 }
 

@@ -24,10 +24,12 @@ struct OperatorState {
   std::set<int64_t> pinned, held;
   bool all_held = false;
   std::vector<QuarantinedContent> rejected;
+  std::map<int64_t, int64_t> last_epochs;  // By version.
 
   // As configured.
   bool empty() const {
-    return !labels.has_value() && pinned.empty() && held.empty() && !all_held && rejected.empty();
+    return !labels.has_value() && pinned.empty() && held.empty() && !all_held && rejected.empty() &&
+           last_epochs.empty();
   }
 };
 using OperatorStates = std::map<std::string, OperatorState>;  // By model.

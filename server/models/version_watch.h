@@ -61,6 +61,7 @@ class VersionWatch {
   bool ServesBase() const { return serving_ != nullptr && !differs() && !AboveLimit(*serving_); }
   // Deltas above this epoch are not served; nullopt: all are.
   void LimitEpoch(std::optional<int64_t> epoch) { epoch_limit_ = epoch; }
+  std::optional<int64_t> epoch_limit() const { return epoch_limit_; }
 
   // The life of one load: started, then one of the others.
   void LoadStarted() { loading_ = true; }

@@ -60,14 +60,13 @@ std::string WhyNotKept(const ModelChangeResult& result) {
 
 // How long a change lasts.
 std::string NoticeOf(const ModelChangeResult& result) {
-  if (result.end == ModelChangeResult::End::kRestart) {
-    return "Later epochs stay out until LoadModel, a roll-back to one of them, or a restart.";
-  }
-  if (result.end == ModelChangeResult::End::kLoad) {
+  if (result.end != ModelChangeResult::End::kReload) {
     const bool kept = result.kept.has_value() && result.kept->ok();
     return absl::StrCat(
-        "The versions above stay out until their content changes, until LoadModel or a roll-back "
-        "names them",
+        result.end == ModelChangeResult::End::kLoad
+            ? "The versions above stay out until their content changes, until LoadModel or a "
+              "roll-back names them"
+            : "Later epochs stay out until LoadModel or a roll-back to one of them",
         kept ? "; this outlasts a restart."
              : ", or until the daemon ends; with state_file not even then.",
         WhyNotKept(result));

@@ -40,6 +40,17 @@ TEST_F(StateFileTest, TakesTimesThatNoClockCanSay) {
   }
 }
 
+TEST_F(StateFileTest, EpochsComeBack) {
+  OperatorStates states;
+  states["m"].last_epochs = {{1, 0}, {2, 7}};
+  ASSERT_FALSE(states["m"].empty());
+  const std::string path = dir_.File("state.textproto");
+  ASSERT_TRUE(WriteStateFile(path, states).ok());
+  const auto read = ReadStateFile(path);
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ(read->at("m").last_epochs, states["m"].last_epochs);
+}
+
 // Else the next start would refuse it.
 TEST_F(StateFileTest, WritesNothingThatItWouldNotRead) {
   OperatorStates states;

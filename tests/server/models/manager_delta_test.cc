@@ -175,6 +175,27 @@ TEST_F(ManagerDeltaTest, RollbackGoesToAnyEpochThatIsKept) {
   EXPECT_EQ(Score(), 5);
 }
 
+TEST_F(ManagerDeltaTest, RollbackToAnEpochOutlastsARestart) {
+  OperatorStates kept;
+  options_.keep = [&](const OperatorStates& states) {
+    kept = states;
+    return absl::OkStatus();
+  };
+  for (int64_t epoch = 1; epoch <= 2; ++epoch) Push(epoch, epoch - 1);
+  Poll();
+  EXPECT_TRUE(Change({.kind = ModelChange::Kind::kRollback, .epoch = 1}).applied);
+  options_.operator_states = kept;
+  manager_.reset();
+  Poll();
+  EXPECT_EQ(Score(), 1);
+  Push(3, 2);
+  Poll();
+  EXPECT_EQ(Score(), 1);
+  EXPECT_TRUE(Change({.kind = ModelChange::Kind::kLoad}).applied);
+  EXPECT_EQ(Score(), 3);
+  EXPECT_TRUE(kept.empty());
+}
+
 TEST_F(ManagerDeltaTest, OverlaysAreFolded) {
   options_.fold.share = 0.5;
   Poll();
