@@ -7,14 +7,18 @@
 #include <optional>
 #include <utility>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "base/status_macros.h"
 #include "base/text_file.h"
 #include "engine/runtime/model_directory.h"
 #include "engine/runtime/score_tolerance.h"
 #include "engine/tensor/onednn.h"
 #include "google/protobuf/text_format.h"
+#include "google/protobuf/util/message_differencer.h"
 #include "tools/cli/commands.h"
 #include "tools/cli/print.h"
 #include "tools/cli/text_table.h"
@@ -48,6 +52,43 @@ struct Options {
 // The field of the manifest.
 pb::Precision ProtoOf(Precision precision) {
   return precision == Precision::kInt8 ? pb::PRECISION_INT8 : pb::PRECISION_BF16;
+}
+
+// The text of a manifest without the lines of these fields.
+std::string WithoutPrecision(absl::string_view text) {
+  std::string kept;
+  bool within = false;  // A layer_precision of several lines.
+  for (const absl::string_view line : absl::StrSplit(text, '\n')) {
+    const absl::string_view field = absl::StripAsciiWhitespace(line);
+    within |= absl::StartsWith(field, "layer_precision");
+    if (!within && !absl::StartsWith(field, "precision") &&
+        !absl::StartsWith(field, "golden_tolerance")) {
+      absl::StrAppend(&kept, line, "\n");
+    }
+    within &= !absl::EndsWith(field, "}");
+  }
+  return std::string(absl::StripTrailingAsciiWhitespace(kept));
+}
+
+// `manifest`, which differs from that of the directory in what it says of precision alone, as text.
+// With the comments that were there, unless lines hold more than a field.
+absl::StatusOr<std::string> TextOf(const pb::ModelManifest& manifest,
+                                   const std::string& directory) {
+  pb::ModelManifest precision, parsed;
+  precision.set_golden_tolerance(manifest.golden_tolerance());
+  precision.set_precision(manifest.precision());
+  *precision.mutable_layer_precision() = manifest.layer_precision();
+  std::string whole, added;
+  if (!google::protobuf::TextFormat::PrintToString(manifest, &whole) ||
+      !google::protobuf::TextFormat::PrintToString(precision, &added)) {
+    return absl::InternalError("the manifest cannot be printed");
+  }
+  const auto before = ReadTextFile(absl::StrCat(directory, "/", engine::kManifestFile));
+  if (!before.ok()) return whole;
+  const std::string text = absl::StrCat(WithoutPrecision(*before), "\n", added);
+  const bool same = google::protobuf::TextFormat::ParseFromString(text, &parsed) &&
+                    google::protobuf::util::MessageDifferencer::Equals(parsed, manifest);
+  return same ? text : whole;
 }
 
 // Layers that are rounded together or not at all, and what becomes of the scores then.
@@ -202,10 +243,7 @@ class Quantiser {
         manifest.mutable_layer_precision(0)->add_layers(layer);
       }
     }
-    std::string text;
-    if (!google::protobuf::TextFormat::PrintToString(manifest, &text)) {
-      return absl::InternalError("the manifest cannot be printed");
-    }
+    ASSIGN_OR_RETURN(const std::string text, TextOf(manifest, directory.path));
     std::printf("golden_tolerance %.2g\n", wanted);
     return options_.output.empty() ? absl::OkStatus() : WriteTextFile(options_.output, text);
   }

@@ -31,6 +31,7 @@ namespace fs = std::filesystem;
 using engine::NpyArray;
 using ::testing::HasSubstr;
 using ::testing::Not;
+using ::testing::StartsWith;
 
 constexpr int64_t kColumns = 32, kAds = 200;
 
@@ -59,9 +60,10 @@ class QuantiseTest : public ::testing::TestWithParam<engine::Precision> {
         absl::StrCat("layer_weights_params { name: 'fc1' ", Blob({kColumns, 40}), Blob({40}),
                      " }\nlayer_weights_params { name: 'fc2' ", Blob({40, 20}), Blob({20}),
                      " }\nlayer_weights_params { name: 'fc3' ", Blob({20, 1}), Blob({1}), " }\n"));
-    dir_.Write("m/1/model.textproto",
-               "inputs { name: 'x' level: INPUT_LEVEL_AD row_shape: 32 }\nnon_finite: "
-               "NON_FINITE_POLICY_REFUSE\n");
+    dir_.Write(
+        "m/1/model.textproto",
+        "# Whose it is.\ninputs { name: 'x' level: INPUT_LEVEL_AD row_shape: 32 }  # Columns.\n"
+        "golden_tolerance: 1e-5\nnon_finite: NON_FINITE_POLICY_REFUSE");
   }
   std::string Blob(const std::vector<int64_t>& shape) {
     std::string text = "blob_datas {";
@@ -151,7 +153,9 @@ TEST_P(QuantiseTest, ReportsAndWritesTheManifest) {
   // The manifest is the model's with three fields more, and golden checks pass with it.
   const auto text = ::ulfd::ReadTextFile(written_);
   ASSERT_TRUE(text.ok());
-  EXPECT_THAT(*text, HasSubstr("non_finite: NON_FINITE_POLICY_REFUSE"));
+  EXPECT_THAT(*text, StartsWith("# Whose it is.\ninputs { name: 'x' level: INPUT_LEVEL_AD "
+                                "row_shape: 32 }  # Columns.\nnon_finite: "
+                                "NON_FINITE_POLICY_REFUSE\ngolden_tolerance"));
   EXPECT_THAT(*text, HasSubstr(int8 ? "precision: PRECISION_INT8" : "precision: PRECISION_BF16"));
   EXPECT_THAT(*text, Not(HasSubstr("layer_precision")));
   std::smatch tolerance;
@@ -196,6 +200,14 @@ TEST_P(QuantiseTest, LeavesTheWorstLayersInFp32) {
   const auto text = ::ulfd::ReadTextFile(written_);
   ASSERT_TRUE(text.ok());
   EXPECT_THAT(*text, HasSubstr(absl::StrCat("layers: \"", worst, "\"")));
+  // Once more: what it wrote goes, and only that.
+  fs::copy_file(written_, version_ + "/model.textproto", fs::copy_options::overwrite_existing);
+  Quantise({"--labels=clicks", "--max_error=1", "--output=" + written_}, &status);
+  ASSERT_TRUE(status.ok()) << status;
+  const auto again = ::ulfd::ReadTextFile(written_);
+  ASSERT_TRUE(again.ok());
+  EXPECT_THAT(*again, StartsWith("# Whose it is.\n"));
+  EXPECT_THAT(*again, Not(HasSubstr("layer_precision")));
   EXPECT_THAT(Error({"--labels=clicks", "--max_error=0", "--output=" + dir_.File("none")}),
               HasSubstr("every layer moves scores by more than --max_error of 0"));
   EXPECT_FALSE(fs::exists(dir_.File("none")));
