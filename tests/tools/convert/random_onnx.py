@@ -24,6 +24,7 @@ try:
     import patterns_ids
     import patterns_layers
     import patterns_rows
+    import patterns_user
     from random_graph import Graph
     from random_steps import random_graph
 except ImportError as error:
@@ -31,7 +32,8 @@ except ImportError as error:
     sys.exit(77)
 
 TOLERANCE = 1e-5
-FAMILIES = (patterns_ids, patterns_rows, patterns_heads, patterns_layers, patterns_composites)
+FAMILIES = (patterns_ids, patterns_rows, patterns_user, patterns_heads, patterns_layers,
+            patterns_composites)
 # Of the random graphs; 15 % are seen.
 MAX_REFUSED = 0.2
 

@@ -314,6 +314,12 @@ absl::Status ExampleRows(absl::string_view what) {
       "the input (x.size(0), torch.zeros_like), not by len(), int() or numpy"));
 }
 
+Dims OneUserBesideAds(Dims dims) {
+  const bool ads = std::any_of(dims.begin(), dims.end(), [](const Dim& d) { return d.IsAds(); });
+  if (ads) std::replace(dims.begin(), dims.end(), Dim::Users(), Dim::Of(1));
+  return dims;
+}
+
 absl::StatusOr<Dims> BroadcastDims(const Dims& a, const Dims& b) {
   Dims out(std::max(a.size(), b.size()), Dim::Of(1));
   for (size_t back = 1; back <= out.size(); ++back) {
@@ -323,14 +329,17 @@ absl::StatusOr<Dims> BroadcastDims(const Dims& a, const Dims& b) {
     if ((x.IsAds() && is_number(y)) || (y.IsAds() && is_number(x))) {
       return ExampleRows(absl::StrCat("shapes ", DimsText(a), " and ", DimsText(b)));
     }
-    const std::optional<Dim> both = engine::Broadcast(x, y);
+    // The user has one row, so that it is repeated as any dimension of 1 is.
+    const std::optional<Dim> both = x == Dim::Users() && is_number(y)   ? y
+                                    : y == Dim::Users() && is_number(x) ? x
+                                                                        : engine::Broadcast(x, y);
     if (!both.has_value()) {
       return absl::InvalidArgumentError(
           absl::StrCat("shapes ", DimsText(a), " and ", DimsText(b), " do not broadcast"));
     }
     out[out.size() - back] = *both;
   }
-  return out;
+  return OneUserBesideAds(std::move(out));
 }
 
 std::string DimsText(const Dims& dims) {

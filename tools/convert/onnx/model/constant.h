@@ -106,6 +106,8 @@ absl::StatusOr<std::vector<int64_t>> SplitSizes(std::vector<int64_t> stated, int
 absl::Status ExampleRows(absl::string_view what);
 // numpy broadcasting.  INVALID_ARGUMENT names both; UNIMPLEMENTED as ExampleRows.
 absl::StatusOr<Dims> BroadcastDims(const Dims& a, const Dims& b);
+// Beside rows of the ads the user's is a dimension of 1.
+Dims OneUserBesideAds(Dims dims);
 std::string DimsText(const Dims& dims);
 
 }  // namespace ulfd::convert

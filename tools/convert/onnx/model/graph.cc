@@ -199,15 +199,27 @@ bool OnnxGraph::RowsAreUsers(const OnnxValue& value) const {
   return shape.rank() > 0 && shape[0].IsUsers();
 }
 
+// The axes of the value, with the user's row in front where the tensor has nothing else there: the
+// row is one, so that any dimension of 1 can stand for it.
+std::vector<int> OnnxGraph::UserInFront(const OnnxValue& value) const {
+  std::vector<int> axes = value.axes;
+  const Shape& shape = builder_.Find(value.tensor)->shape;
+  const int first = axes[0];
+  if (!RowsAreUsers(value) || (first >= 0 && shape[first] != Dim::Of(1))) return axes;
+  const auto user = std::find(axes.begin(), axes.end(), 0);
+  if (user != axes.end()) *user = first;
+  axes[0] = 0;
+  return axes;
+}
+
 absl::StatusOr<std::string> OnnxGraph::Plain(const OnnxValue& value) {
   const Shape shape = builder_.Find(value.tensor)->shape;
   if (value.rank() == 0) return value.tensor;  // One number: layers want a rank.
-  std::vector<int> named;
-  for (const int axis : value.axes) {
+  std::vector<int> axes = UserInFront(value), named;
+  for (const int axis : axes) {
     if (axis >= 0) named.push_back(axis);
   }
   std::string tensor = value.tensor;
-  std::vector<int> axes = value.axes;
   if (!std::is_sorted(named.begin(), named.end())) {
     for (int axis = 0; axis < shape.rank(); ++axis) {
       if (std::find(named.begin(), named.end(), axis) == named.end()) named.push_back(axis);

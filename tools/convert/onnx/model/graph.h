@@ -162,6 +162,7 @@ class OnnxGraph {
   }
 
  private:
+  std::vector<int> UserInFront(const OnnxValue& value) const;
   absl::StatusOr<std::string> FullMerged(OnnxValue value);
   absl::StatusOr<std::string> FullBehind(const OnnxValue& value, int axis);
   absl::StatusOr<std::string> AdColumn(const std::string& base);

@@ -316,9 +316,14 @@ absl::StatusOr<Operands> ReadOperands(OnnxNode& node) {
     heads_of_ads |= x.rank() > 1 && x.dims[0].IsAds() && x.dims[0].value() > 1;
     values.push_back(std::move(x));
   }
-  operands.order = SharedOrder(node.graph, values, rank);
   for (OnnxValue& x : values) {
     LiftUser(node.graph, rank, x);
+    ASSIGN_OR_RETURN(operands.dims, BroadcastDims(operands.dims, x.dims));
+  }
+  operands.order = SharedOrder(node.graph, values, rank);
+  if (operands.order.empty()) operands.order = AdsFirst(operands.dims);
+  operands.dims.clear();
+  for (OnnxValue& x : values) {
     if (heads_of_ads && x.rank() > 1 && x.dims[0].IsUsers() && x.dims[0].value() > 1) {
       ASSIGN_OR_RETURN(x, SpreadMerged(node, x));
     }

@@ -14,13 +14,13 @@ namespace ulfd::convert {
 using engine::Dim;
 
 absl::Status WantNumber(const OnnxValue& x, int axis) {
-  if (x.dims[axis].IsConst()) return absl::OkStatus();
+  if (x.dims[axis].IsConst() || x.dims[axis] == Dim::Users()) return absl::OkStatus();
   return absl::UnimplementedError(absl::StrCat("cuts along axis ", axis, " of shape ",
                                                DimsText(x.dims), ", which depends on the request"));
 }
 
 absl::Status WantNoRows(const OnnxValue& x, int axis) {
-  if (x.dims[axis].IsConst()) return absl::OkStatus();
+  if (x.dims[axis].IsConst() || x.dims[axis] == Dim::Users()) return absl::OkStatus();
   return absl::UnimplementedError(absl::StrCat("runs along axis ", axis, " of shape ",
                                                DimsText(x.dims), ", across rows of the request"));
 }
@@ -31,15 +31,31 @@ int RowAxis(const Dims& dims) {
   return rows == dims.end() ? 0 : static_cast<int>(rows - dims.begin());
 }
 
+int AdsAxis(const Dims& dims) {
+  const auto ads = std::find_if(dims.begin(), dims.end(), [](const Dim& d) { return d.IsAds(); });
+  const auto one = [](const Dim& d) { return d == Dim::Of(1) || d == Dim::Users(); };
+  const bool only_ones = ads != dims.end() && std::all_of(dims.begin(), ads, one);
+  return only_ones ? static_cast<int>(ads - dims.begin()) : 0;
+}
+
+std::vector<int> AdsFirst(const Dims& dims) {
+  std::vector<int> order(dims.size());
+  std::iota(order.begin(), order.end(), 0);
+  const int ads = AdsAxis(dims);
+  if (ads == 0) return {};
+  std::rotate(order.begin(), order.begin() + ads, order.begin() + ads + 1);
+  return order;
+}
+
 std::vector<int> TensorOrder(const OnnxGraph& graph, const OnnxValue& x) {
   std::vector<int> order(x.axes.size());
   std::iota(order.begin(), order.end(), 0);
   for (const int axis : order) {
-    if (x.axes[axis] < 0 || graph.IsRepeated(x, axis)) return {};
+    if (x.axes[axis] < 0 || graph.IsRepeated(x, axis)) return AdsFirst(x.dims);
   }
   std::sort(order.begin(), order.end(), [&](int a, int b) { return x.axes[a] < x.axes[b]; });
-  if (order.empty() || order[0] != 0 || std::is_sorted(order.begin(), order.end())) return {};
-  return order;
+  if (order.empty() || x.dims[order[0]].IsConst()) return AdsFirst(x.dims);
+  return std::is_sorted(order.begin(), order.end()) ? std::vector<int>() : order;
 }
 
 OnnxValue Reordered(const OnnxValue& x, const std::vector<int>& order) {
@@ -249,6 +265,10 @@ absl::StatusOr<OnnxValue> DenseOf(OnnxNode& node, const OnnxValue& x, const Dens
                                   const std::string& name, const std::string& out) {
   const int last = x.rank() - 1;
   if (x.rank() < 2) return absl::UnimplementedError("a product with a vector");
+  if (const int rows = AdsAxis(x.dims); rows > 0 && rows < last) {
+    ASSIGN_OR_RETURN(OnnxValue y, DenseOf(node, MoveAxis(x, rows, 0), dense, name, out));
+    return MoveAxis(std::move(y), 0, rows);
+  }
   if (x.dims[last] != Dim::Of(dense.k())) {
     return absl::InvalidArgumentError(absl::StrCat("input of shape ", DimsText(x.dims), ", want ",
                                                    dense.k(), " columns for the weight"));
@@ -297,7 +317,8 @@ namespace {
 
 // Whether a part of the axis is the same tensor: all of it is taken, or all of it is the same.
 bool IsUncut(const OnnxNode& node, const OnnxValue& x, int axis, int64_t length) {
-  return x.dims[axis] == Dim::Of(length) || x.axes[axis] < 0 || node.graph.IsRepeated(x, axis);
+  return x.dims[axis] == Dim::Of(length) || x.dims[axis] == Dim::Users(length) ||
+         x.axes[axis] < 0 || node.graph.IsRepeated(x, axis);
 }
 
 // Cuts [begin, begin + length) out along an axis of the value.  A view stays a view: the tensor
@@ -429,6 +450,12 @@ absl::StatusOr<OnnxValue> SplitMergedRows(OnnxNode& node, const OnnxValue& x, in
 }
 
 absl::Status ReshapeTo(OnnxNode& node, const OnnxValue& x, Dims to) {
+  if (const int from = AdsAxis(x.dims), at = AdsAxis(to); from > 0 || at > 0) {
+    if (at > 0) std::rotate(to.begin(), to.begin() + at, to.begin() + at + 1);
+    RETURN_IF_ERROR(ReshapeTo(node, MoveAxis(x, from, 0), std::move(to)));
+    node.Set(MoveAxis(*node.graph.FindValue(node.output()), 0, at));
+    return absl::OkStatus();
+  }
   // Rows that are only repeated stay so if they stay in front.
   const bool rows_repeated = x.rank() > 0 && node.graph.IsRepeated(x, 0) && !x.dims[0].IsConst();
   std::vector<int> others(static_cast<size_t>(std::max(0, x.rank() - 1)));

@@ -20,13 +20,17 @@ struct SoftmaxInput {
   Dims dims;  // Of the result.
   int axis = 0;
   bool flattened = false;
+  int ads = 0;  // The axis of the ads' rows, which are in front here.
 };
 
 absl::StatusOr<SoftmaxInput> ReadSoftmax(OnnxNode& node) {
-  ASSIGN_OR_RETURN(const OnnxValue x, node.value(0));
+  ASSIGN_OR_RETURN(OnnxValue x, node.value(0));
   const bool flattens = node.graph.opset() < 13;
-  SoftmaxInput in{.dims = x.dims};
+  SoftmaxInput in;
   ASSIGN_OR_RETURN(in.axis, WantAxis(IntAttribute(node.node, "axis", flattens ? 1 : -1), x.rank()));
+  if (in.axis > AdsAxis(x.dims)) in.ads = AdsAxis(x.dims);
+  x = MoveAxis(std::move(x), in.ads, 0);
+  in.dims = x.dims;
   in.flattened = flattens && in.axis + 1 != x.rank();
   std::vector<int> axes = {in.axis};
   while (in.flattened && axes.back() + 1 < x.rank()) axes.push_back(axes.back() + 1);
@@ -49,7 +53,7 @@ absl::Status SetSoftmax(OnnxNode& node, const SoftmaxInput& in, const std::strin
     for (size_t d = sizes.size(); d < in.dims.size(); ++d) sizes.push_back(in.dims[d].value());
     RETURN_IF_ERROR(AddReshape(node.builder(), shaped, out, sizes, shaped));
   }
-  node.Set(shaped, in.dims);
+  node.Set(MoveAxis(node.graph.Whole(shaped, in.dims), 0, in.ads));
   return absl::OkStatus();
 }
 
