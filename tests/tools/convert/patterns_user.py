@@ -20,6 +20,51 @@ def total(g, x):
     g.output(g.node("ReduceSum", [x, g.ints(1)], x.array.sum(1), keepdims=0))
 
 
+def sums_over_the_user(g):
+    """Equations of which the user's rows are summed."""
+    x, y = history(g), ads(g)
+    first = g.node("Einsum", [y, x], np.einsum("nd,btd->nt", y.array, x.array), rows="ads",
+                   equation="nd,btd->nt")
+    second = g.node("Einsum", [x, y], np.einsum("bkd,nd->nk", x.array, y.array), rows="ads",
+                    equation="bkd,nd->nk")
+    third = g.node("Einsum", [first, x], np.einsum("nt,btd->nd", first.array, x.array), rows="ads",
+                   equation="nt,btd->nd")
+    total(g, g.binary("Add", first, second))
+    total(g, third)
+
+
+def products_of_other_ranks(g):
+    """ads @ history.transpose(1, 2), history @ ads.t(), torch.mm(user, ads.t())"""
+    x, y = history(g), ads(g)
+    turned = g.node("Transpose", [x], x.array.transpose(0, 2, 1), perm=[0, 2, 1])
+    columns = g.node("Transpose", [y], y.array.T, perm=[1, 0])
+    left = g.node("MatMul", [y, turned], y.array @ turned.array, rows="ads")
+    right = g.node("MatMul", [x, columns], x.array @ columns.array, rows="ads")
+    best = g.node("ReduceMax", [right], right.array.max(1), rows="ads", axes=[1], keepdims=0)
+    user = g.node("ReduceSum", [x, g.ints(1)], x.array.sum(1), keepdims=0)
+    scores = g.node("Gemm", [user, columns], user.array @ columns.array, rows="ads")
+    g.output(g.node("Squeeze", [g.binary("Mul", best, scores), g.ints(0)],
+                    (best.array * scores.array)[0], rows="ads"))
+    total(g, g.node("Squeeze", [left, g.ints(0)], left.array[0], rows="ads"))
+
+
+def heads_of_ads(g):
+    """Attention whose ads are the queries of each head: [heads, ads, n]."""
+    x, y = history(g), ads(g)
+    heads, each = 2, WIDTH // 2
+    q = g.node("Reshape", [y, g.ints(-1, heads, each)], y.array.reshape(-1, heads, each))
+    q = g.node("Transpose", [q], q.array.transpose(1, 0, 2), perm=[1, 0, 2])
+    k = g.node("Reshape", [x, g.ints(STEPS, heads, each)], x.array.reshape(STEPS, heads, each))
+    k = g.node("Transpose", [k], k.array.transpose(1, 2, 0), perm=[1, 2, 0])
+    weights = g.node("MatMul", [q, k], q.array @ k.array, rows="ads")
+    power = np.exp(weights.array)
+    weights = g.node("Softmax", [weights], power / power.sum(-1, keepdims=True), axis=-1)
+    v = g.node("Transpose", [k], k.array.transpose(0, 2, 1), perm=[0, 2, 1])
+    y = g.node("MatMul", [weights, v], weights.array @ v.array, rows="ads")
+    y = g.node("Transpose", [y], y.array.transpose(1, 0, 2), perm=[1, 0, 2])
+    total(g, g.node("Reshape", [y, g.ints(-1, WIDTH)], y.array.reshape(-1, WIDTH)))
+
+
 def ads_beside_one(g):
     """[1, ads, n]: the user's row beside it, a layer, a softmax, and a mask of the history."""
     x, y = history(g), ads(g)
@@ -50,5 +95,6 @@ def whether_the_user_had_it(g):
     total(g, g.node("Mul", [column, y], column.array * y.array))
 
 
-PATTERNS = [ads_beside_one, whether_the_user_had_it]
+PATTERNS = [sums_over_the_user, products_of_other_ranks, heads_of_ads, ads_beside_one,
+            whether_the_user_had_it]
 REFUSED = []

@@ -50,28 +50,6 @@ absl::Status TakeBias(OnnxNode& node, Dense& dense) {
   return absl::OkStatus();
 }
 
-// [rows, k] x [1 user, k]^T: a dot product per row.
-absl::StatusOr<OnnxValue> RowDot(OnnxNode& node, const OnnxValue& a, const OnnxValue& b) {
-  GraphBuilder& builder = node.builder();
-  ASSIGN_OR_RETURN(const std::string plain_a, node.graph.Plain(a));
-  OnnxValue swapped = b;
-  std::swap(swapped.dims[0], swapped.dims[1]);
-  std::swap(swapped.axes[0], swapped.axes[1]);
-  ASSIGN_OR_RETURN(const std::string plain_b, node.graph.Plain(swapped));
-  const std::string product = node.Scratch("product"), out = node.Top();
-  std::vector<std::string> lifted;
-  for (const std::string& in : {plain_a, plain_b}) {
-    const Dim k = builder.Find(in)->shape[1];
-    ASSIGN_OR_RETURN(lifted.emplace_back(), Sized(node, "rows", in, {0, 1, k.value()}));
-  }
-  ulf::LayerParameter layer = MakeLayer("batchdot_layer", node.name, lifted, product);
-  layer.mutable_batch_dot_param()->set_transpose_a(false);
-  layer.mutable_batch_dot_param()->set_transpose_b(true);
-  RETURN_IF_ERROR(builder.AddLayer(std::move(layer)));
-  RETURN_IF_ERROR(AddReshape(builder, absl::StrCat(node.name, "/shape"), product, {0, 1}, out));
-  return node.graph.Whole(out, {a.dims[0], Dim::Of(1)});
-}
-
 // Whether the last two axes of a view are those of its tensor, swapped, with no other change.
 bool IsSwapped(const OnnxValue& x, const GraphBuilder& builder) {
   const int rank = x.rank();
@@ -112,7 +90,7 @@ absl::StatusOr<OnnxValue> ProductOf(OnnxNode& node, const OnnxValue& a, const On
   layer.mutable_batch_dot_param()->set_transpose_a(transposed[0]);
   layer.mutable_batch_dot_param()->set_transpose_b(transposed[1]);
   RETURN_IF_ERROR(builder.AddLayer(std::move(layer)));
-  return node.graph.Whole(out, std::move(dims));
+  return node.graph.Whole(out, OneUserBesideAds(std::move(dims)));
 }
 
 // Whether ads and heads, say, are one dimension in one of the two, and the user and heads in the
@@ -123,52 +101,68 @@ bool AreMergedApart(const OnnxValue& a, const OnnxValue& b) {
          ((p.IsAds() && q.IsUsers()) || (p.IsUsers() && q.IsAds()));
 }
 
-// [rows, k] x [k, n], which is the one user's: a product per row.
-absl::StatusOr<OnnxValue> RowProduct(OnnxNode& node, const OnnxValue& a, OnnxValue b) {
-  const bool fits = a.dims[1].IsConst();
-  if (fits && (b.dims[1].IsUsers() || b.dims[1] == Dim::Of(1))) return RowDot(node, a, b);
-  const bool users = node.graph.RowsAreUsers(b) && b.dims[0].IsConst() && b.dims[1].IsConst();
-  if (!fits || !users || !a.dims[0].IsAds()) {
+// a [.., m, k] x b [.., k, n].  Ads are rows of the product, not columns of a matrix: where m is the
+// ads, each of them has a product of its own with what the user has, or what is the same for all.
+absl::StatusOr<OnnxValue> ProductPerRow(OnnxNode& node, OnnxValue a, OnnxValue b,
+                                        const std::string& out) {
+  const auto has_ads = [](const OnnxValue& x) {
+    return std::any_of(x.dims.begin(), x.dims.end(), [](const Dim& d) { return d.IsAds(); });
+  };
+  const auto is_one = [](const Dim& d) { return d == Dim::Of(1) || d == Dim::Users(); };
+  const bool m_ads = a.dims[a.rank() - 2].IsAds() && !has_ads(b);
+  const bool n_ads = b.dims[b.rank() - 1].IsAds() && !has_ads(a);
+  const bool apart = m_ads || n_ads;
+  const int stated = std::max(a.rank(), b.rank());
+  if (stated == 2 && !apart && (has_ads(a) || has_ads(b))) {
     return absl::UnimplementedError("a product of two computed matrices, every row with every row");
   }
-  ASSIGN_OR_RETURN(const std::string plain, node.graph.Plain(a));
-  ASSIGN_OR_RETURN(const std::string rows, Sized(node, "rows", plain, {0, 1, a.dims[1].value()}));
-  b.dims.insert(b.dims.begin(), Dim::Users());
-  b.axes.insert(b.axes.begin(), 0);
-  const OnnxValue each = node.graph.Whole(rows, {a.dims[0], Dim::Of(1), a.dims[1]});
-  ASSIGN_OR_RETURN(const OnnxValue product, ProductOf(node, each, b, node.Scratch("product")));
-  return Reshaped(node, product, {a.dims[0], b.dims[2]});
+  const auto lift = [](OnnxValue& x, int rank) {
+    while (x.rank() < rank) x = WithAxis(std::move(x), 0);
+  };
+  lift(a, std::max(stated, 3));
+  lift(b, std::max(stated, 3));
+  if (apart && !(is_one(a.dims[0]) && is_one(b.dims[0]))) {
+    lift(a, stated + 1);
+    lift(b, stated + 1);
+  }
+  const int m = a.rank() - 2, n = m + 1;
+  const auto transpose = [&](OnnxValue x) { return MoveAxis(std::move(x), n, m); };
+  const auto swap_rows = [&](OnnxValue& x) {
+    std::swap(x.dims[0], x.dims[m]);
+    std::swap(x.axes[0], x.axes[m]);
+  };
+  // With the ads last it is the product of both, transposed and the other way around.
+  if (n_ads) {
+    a = transpose(std::move(a));
+    b = transpose(std::move(b));
+    std::swap(a, b);
+  }
+  if (apart) swap_rows(a);
+  ASSIGN_OR_RETURN(OnnxValue product, ProductOf(node, a, b, out));
+  if (apart) swap_rows(product);
+  if (n_ads) product = transpose(std::move(product));
+  while (product.rank() > stated) product = WithoutAxis(std::move(product), 0);
+  return product;
 }
 
 absl::Status BatchDot(OnnxNode& node, const OnnxValue& a, const OnnxValue& b) {
-  if (a.rank() == 2 && b.rank() == 2) {
-    // With the ads last it is the product of both, transposed and the other way around.
-    const bool turned = b.dims[1].IsAds() && !a.dims[0].IsAds();
-    ASSIGN_OR_RETURN(OnnxValue product, turned
-                                            ? RowProduct(node, MoveAxis(b, 1, 0), MoveAxis(a, 1, 0))
-                                            : RowProduct(node, a, b));
-    node.Set(turned ? MoveAxis(std::move(product), 1, 0) : std::move(product));
-    return absl::OkStatus();
-  }
-  if (a.rank() < 3 || b.rank() < 3) {
+  if (a.rank() < 2 || b.rank() < 2) {
     return absl::UnimplementedError(absl::StrCat("a product of computed tensors of shapes ",
                                                  DimsText(a.dims), " and ", DimsText(b.dims)));
   }
-  const bool apart = AreMergedApart(a, b);
-  OnnxValue x = a, y = b;
-  if (apart) {
-    // [ads, k, ..] broadcasts with [1 user, k, ..], which is not repeated.
-    ASSIGN_OR_RETURN(x, SplitMergedRows(node, a, 0));
-    ASSIGN_OR_RETURN(y, SplitMergedRows(node, b, 0));
+  if (!AreMergedApart(a, b)) {
+    ASSIGN_OR_RETURN(OnnxValue product, ProductPerRow(node, a, b, node.Top()));
+    node.Set(std::move(product));
+    return absl::OkStatus();
   }
-  const std::string out = apart ? node.Scratch("apart") : node.Top();
-  ASSIGN_OR_RETURN(OnnxValue product, ProductOf(node, x, y, out));
-  if (apart) {
-    Dims dims = product.dims;
-    dims.erase(dims.begin());
-    dims[0] = a.dims[0].IsAds() ? a.dims[0] : b.dims[0];
-    ASSIGN_OR_RETURN(product, Reshaped(node, product, std::move(dims)));
-  }
+  // [ads, k, ..] broadcasts with [1 user, k, ..], which is not repeated.
+  ASSIGN_OR_RETURN(const OnnxValue x, SplitMergedRows(node, a, 0));
+  ASSIGN_OR_RETURN(const OnnxValue y, SplitMergedRows(node, b, 0));
+  ASSIGN_OR_RETURN(OnnxValue product, ProductOf(node, x, y, node.Scratch("apart")));
+  Dims dims = product.dims;
+  dims.erase(dims.begin());
+  dims[0] = a.dims[0].IsAds() ? a.dims[0] : b.dims[0];
+  ASSIGN_OR_RETURN(product, Reshaped(node, product, std::move(dims)));
   node.Set(std::move(product));
   return absl::OkStatus();
 }
@@ -205,29 +199,41 @@ absl::Status MatMul(OnnxNode& node) {
 }
 
 // The product and a bias that is computed, as Add converts it.
-absl::Status AddComputedBias(OnnxNode& node, const OnnxValue& a, const Dense& dense) {
+absl::Status AddComputedBias(OnnxNode& node, const std::string& scratch, OnnxValue product) {
   onnx::NodeProto add = node.node;
   add.set_op_type("Add");
   add.clear_input();
-  add.add_input(node.Scratch("product"));
+  add.add_input(scratch);
   add.add_input(node.node.input(2));
-  ASSIGN_OR_RETURN(OnnxValue product, DenseOf(node, a, dense, add.input(0), add.input(0)));
-  node.graph.Define(add.input(0), std::move(product));
+  node.graph.Define(scratch, std::move(product));
   OnnxNode step = node.With(add);
   return ConvertAdd(step);
+}
+
+// Of a weight that is computed: a product of two tensors.
+absl::Status GemmOfTwo(OnnxNode& node, const OnnxValue& a) {
+  const float alpha = FloatAttribute(node.node, "alpha", 1);
+  const float beta = node.Has(2) ? FloatAttribute(node.node, "beta", 1) : 0;
+  if (alpha != 1 || (beta != 0 && beta != 1)) {
+    return absl::UnimplementedError(
+        absl::StrCat("a weight that is computed, with alpha ", alpha, " and beta ", beta));
+  }
+  ASSIGN_OR_RETURN(OnnxValue b, node.value(1));
+  if (a.rank() != 2 || b.rank() != 2) return absl::InvalidArgumentError("want two matrices");
+  if (IntAttribute(node.node, "transB", 0) != 0) b = MoveAxis(std::move(b), 1, 0);
+  if (beta == 0) return BatchDot(node, a, b);
+  const std::string scratch = node.Scratch("product");
+  ASSIGN_OR_RETURN(OnnxValue product, ProductPerRow(node, a, b, scratch));
+  return AddComputedBias(node, scratch, std::move(product));
 }
 
 // alpha * A * B + beta * C.
 absl::Status Gemm(OnnxNode& node) {
   ASSIGN_OR_RETURN(OnnxValue a, node.value(0));
   const Constant* weight = node.constant(1);
-  if (weight == nullptr || weight->dims.size() != 2) {
-    return absl::UnimplementedError("a weight that is computed");
-  }
-  if (IntAttribute(node.node, "transA", 0) != 0) {
-    std::swap(a.dims[0], a.dims[1]);
-    std::swap(a.axes[0], a.axes[1]);
-  }
+  if (IntAttribute(node.node, "transA", 0) != 0 && a.rank() == 2) a = MoveAxis(std::move(a), 1, 0);
+  if (weight == nullptr) return GemmOfTwo(node, a);
+  if (weight->dims.size() != 2) return absl::InvalidArgumentError("want two matrices");
   Dense dense{.sizes = weight->sizes(), .transposed = IntAttribute(node.node, "transB", 0) != 0};
   ASSIGN_OR_RETURN(dense.weight, weight->ToFloats());
   const float alpha = FloatAttribute(node.node, "alpha", 1);
@@ -241,7 +247,11 @@ absl::Status Gemm(OnnxNode& node) {
     if (bias == nullptr && beta != 1) {
       return absl::UnimplementedError(absl::StrCat("beta ", beta, " with a bias that is computed"));
     }
-    if (bias == nullptr) return AddComputedBias(node, a, dense);
+    if (bias == nullptr) {
+      const std::string scratch = node.Scratch("product");
+      ASSIGN_OR_RETURN(OnnxValue product, DenseOf(node, a, dense, scratch, scratch));
+      return AddComputedBias(node, scratch, std::move(product));
+    }
     ASSIGN_OR_RETURN(dense.bias, ReadBias(*bias, dense.n()));
     for (float& value : dense.bias) value *= beta;
   }
@@ -390,10 +400,30 @@ absl::Status EinsumBySums(OnnxNode& node, const Equation& equation, const OnnxVa
   return absl::OkStatus();
 }
 
+// Sums over the user's rows, of which there is one.
+void DropUsers(Equation& equation, OnnxValue (&x)[2]) {
+  std::string& summed = equation.summed;
+  for (size_t l = summed.size(); l-- > 0;) {
+    const char label = summed[l];
+    const auto is_user = [&](int i) {
+      const size_t at = equation.terms[i].find(label);
+      return at == std::string::npos || x[i].dims[at] == Dim::Users();
+    };
+    if (!is_user(0) || !is_user(1)) continue;
+    summed.erase(l, 1);
+    for (int i = 0; i < 2; ++i) {
+      const size_t at = equation.terms[i].find(label);
+      if (at == std::string::npos) continue;
+      x[i] = WithoutAxis(std::move(x[i]), static_cast<int>(at));
+      equation.terms[i].erase(at, 1);
+    }
+  }
+}
+
 // A product of matrices where one label is summed and the output ends with one of each term; all
 // others by sums.
 absl::Status EinsumOfTwo(OnnxNode& node) {
-  ASSIGN_OR_RETURN(const Equation equation, ReadEquation(node));
+  ASSIGN_OR_RETURN(Equation equation, ReadEquation(node));
   OnnxValue x[2];
   for (int i = 0; i < 2; ++i) {
     ASSIGN_OR_RETURN(x[i], node.value(i));
@@ -404,8 +434,9 @@ absl::Status EinsumOfTwo(OnnxNode& node) {
   }
   ASSIGN_OR_RETURN(const bool dense, EinsumDense(node, equation, x));
   if (dense) return absl::OkStatus();
+  DropUsers(equation, x);
   const std::string& out = equation.out;
-  if (equation.summed.size() == 1 && out.size() >= 3) {
+  if (equation.summed.size() == 1 && out.size() >= 2) {
     const char k = equation.summed[0], m = out[out.size() - 2], n = out.back();
     const int first = HasLabel(equation.terms[0], m) ? 0 : 1, second = 1 - first;
     const std::string &left = equation.terms[first], &right = equation.terms[second];
