@@ -1,6 +1,7 @@
 """Patterns of models of one user and many ads: the user's row is a dimension of 1."""
 # SPDX-License-Identifier: Apache-2.0
 import numpy as np
+from onnx import TensorProto, helper, numpy_helper
 
 from random_graph import ADS
 
@@ -15,9 +16,26 @@ def ads(g):
     return g.input("ads", g.random.randn(ADS, WIDTH).astype(np.float32))
 
 
+def rows_of(g, x):
+    """len(x), as a vector."""
+    shape = g.node("Shape", [x], np.array(x.array.shape))
+    return g.node("Gather", [shape, g.constant(np.array([0]))], np.array([ADS]), axis=0)
+
+
 def total(g, x):
     """One score per ad of [ads, n]."""
     g.output(g.node("ReduceSum", [x, g.ints(1)], x.array.sum(1), keepdims=0))
+
+
+def row_by_zeros(g):
+    """user[torch.zeros_like(item)] * ads"""
+    x, y = history(g), ads(g)
+    zero = numpy_helper.from_array(np.array([0], np.int64))
+    zeros = g.node("ConstantOfShape", [rows_of(g, y)], np.zeros(ADS, np.int64), rows="ads",
+                   value=zero)
+    each = g.node("Gather", [x, zeros], np.repeat(x.array, ADS, 0), rows="ads", axis=0)
+    steps = g.node("ReduceSum", [each, g.ints(1)], each.array.sum(1), keepdims=0)
+    total(g, g.binary("Mul", steps, y))
 
 
 def sums_over_the_user(g):
@@ -95,6 +113,44 @@ def whether_the_user_had_it(g):
     total(g, g.node("Mul", [column, y], column.array * y.array))
 
 
-PATTERNS = [sums_over_the_user, products_of_other_ranks, heads_of_ads, ads_beside_one,
-            whether_the_user_had_it]
+def last_step_of_the_user(g):
+    """history[torch.arange(1), length - 1], which is exported as a place in all steps."""
+    x, y = history(g), ads(g)
+    length = g.input("length", g.random.randint(1, STEPS + 1, 1), "user")
+    last = g.node("Sub", [length, g.constant(np.array(1))], length.array - 1)
+    steps = g.node("Flatten", [x], x.array.reshape(-1, WIDTH), axis=2)
+    step = g.node("Gather", [steps, last], x.array[0][last.array], axis=0)
+    total(g, g.node("Mul", [step, y], step.array * y.array, rows="ads"))
+
+
+def best_steps_of_the_user(g):
+    """history[0][(ads @ history[0].t()).topk(2).indices]"""
+    x, y = history(g), ads(g)
+    steps = g.pick(x, 0, 0)
+    scores = g.node("MatMul", [y, g.node("Transpose", [steps], steps.array.T, perm=[1, 0])],
+                    y.array @ steps.array.T, rows="ads")
+    order = np.argsort(-scores.array, 1)[:, :2]
+    g.nodes.append(helper.make_node("TopK", [scores.name, g.ints(2).name], ["best", "places"]))
+    taken = steps.array[order]
+    g.nodes.append(helper.make_node("Gather", [steps.name, "places"], ["taken"], axis=0))
+    g.nodes.append(helper.make_node("ReduceMax", ["taken"], ["most"], axes=[1], keepdims=0))
+    total(g, g.node("Mul", [type(y)("most", taken.max(1), "ads"), y], taken.max(1) * y.array))
+
+
+def best_of_one_user(g):
+    """Sorted by length, as packed sequences are, and the largest of all that the user has."""
+    x, y = history(g), ads(g)
+    length = g.input("length", g.random.randint(1, STEPS + 1, 1), "user")
+    g.nodes.append(helper.make_node("TopK", [length.name, g.ints(1).name], ["sorted", "order"]))
+    g.nodes.append(helper.make_node("Gather", [x.name, "order"], ["same"], axis=0))
+    g.nodes.append(helper.make_node("Cast", ["sorted"], ["number"], to=TensorProto.FLOAT))
+    user = type(y)("same", x.array, "user")
+    most = g.node("ReduceMax", [user], x.array.max(), axes=[0, 1, 2], keepdims=0)
+    count = type(y)("number", length.array.astype(np.float32), "user")
+    total(g, g.node("Mul", [g.binary("Mul", most, y), count], most.array * y.array * count.array))
+
+
+PATTERNS = [row_by_zeros, sums_over_the_user, products_of_other_ranks, heads_of_ads, ads_beside_one,
+            whether_the_user_had_it, last_step_of_the_user, best_steps_of_the_user,
+            best_of_one_user]
 REFUSED = []

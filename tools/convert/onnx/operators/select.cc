@@ -68,6 +68,14 @@ absl::Status TopK(OnnxNode& node) {
   ASSIGN_OR_RETURN(const OnnxValue x, node.value(0));
   ASSIGN_OR_RETURN(const int axis, WantAxis(IntAttribute(node.node, "axis", -1), x.rank()));
   RETURN_IF_ERROR(WantNoRows(x, axis));
+  if (x.dims[axis] == Dim::Users()) {  // One row: it is the best.
+    node.Set(x);
+    Dims dims = x.dims;
+    std::replace(dims.begin(), dims.end(), Dim::Users(), Dim::Of(1));
+    node.graph.Define(node.node.output(1),
+                      Constant{.dims = std::move(dims), .uniform = true, .ints = {Dim::Of(0)}});
+    return absl::OkStatus();
+  }
   ASSIGN_OR_RETURN(const std::vector<int64_t> counts, Integers(node, 1, "k"));
   const int64_t n = x.dims[axis].value();
   const int64_t k = counts.empty() ? IntAttribute(node.node, "k", 0) : counts[0];
@@ -125,40 +133,57 @@ absl::Status PickUser(OnnxNode& node, OnnxValue x, int axis, const Constant& ind
   return absl::OkStatus();
 }
 
-// Rows of a table of constants by computed places: the table stands in one row for all.
+// Entries along an axis by computed places, of constants or of what the user has: a table that
+// stands in one row for all.
 absl::Status LookUpComputed(OnnxNode& node) {
-  const Constant& table = *node.constant(0);
-  ASSIGN_OR_RETURN(const OnnxValue index, node.value(1));
   constexpr int64_t kMostRows = 4096;
-  RETURN_IF_ERROR(WantTable(table));
+  const bool constant = node.constant(0) != nullptr;
+  if (constant) RETURN_IF_ERROR(WantTable(*node.constant(0)));
+  ASSIGN_OR_RETURN(OnnxValue table, node.value(0));
+  ASSIGN_OR_RETURN(OnnxValue index, node.value(1));
+  ASSIGN_OR_RETURN(const int axis, WantAxis(IntAttribute(node.node, "axis", 0), table.rank()));
+  const bool one = index.rank() == 0;
+  if (one) index = WithAxis(std::move(index), 0);
+  table = MoveAxis(std::move(table), axis, 0);
   const int64_t count = table.dims[0].value();
-  if (IntAttribute(node.node, "axis", 0) != 0 || count > kMostRows || index.rank() < 1) {
+  const auto ads = [](const Dim& d) { return d.IsAds() || d.IsUnknown(); };
+  if (std::any_of(table.dims.begin(), table.dims.end(), ads) || (constant && count > kMostRows)) {
     return absl::UnimplementedError(
         "indices that are computed; a table is looked up by ids that are an input");
   }
-  GraphBuilder& builder = node.builder();
+  if (const std::string* input = node.graph.RoundedFrom(node.node.input(1))) {
+    node.graph.NotePlaces(*input, count);
+  }
+  std::replace(table.dims.begin() + 1, table.dims.end(), Dim::Users(), Dim::Of(1));
+  int64_t width = 1, each = 1;
+  std::vector<int> all = {0};
+  for (int d = 1; d < table.rank(); ++d) {
+    width *= table.dims[d].value();
+    all.push_back(d);
+  }
   const int rows = RowAxis(index.dims);
   OnnxValue found = MoveAxis(index, rows, 0);
   ASSIGN_OR_RETURN(const std::string places, node.graph.Plain(found));
-  const engine::Shape& shape = builder.Find(places)->shape;
+  const engine::Shape shape = node.builder().Find(places)->shape;
   Dims dims(shape.dims().begin(), shape.dims().end());
-  dims.insert(dims.end(), table.dims.begin() + 1, table.dims.end());
-  found.dims.insert(found.dims.end(), table.dims.begin() + 1, table.dims.end());
-  int64_t each = 1;
   for (int d = 1; d < shape.rank(); ++d) {
-    RETURN_IF_ERROR(WantNumber(index, d <= rows ? d - 1 : d));
+    RETURN_IF_ERROR(WantNumber(found, d));
     each *= shape[d].value();
   }
+  for (Dims* const to : {&dims, &found.dims}) {
+    to->insert(to->end(), table.dims.begin() + 1, table.dims.end());
+  }
+  ASSIGN_OR_RETURN(const std::string whole, node.graph.PlainAlong(table, all));
+  ASSIGN_OR_RETURN(const std::string from, Sized(node, "table", whole, {-1, count, width}));
   ASSIGN_OR_RETURN(const std::string at, Sized(node, "at", places, {0, each, 1}));
-  const std::string blob = node.Scratch("table"), taken = node.Scratch("taken"), out = node.Top();
-  ASSIGN_OR_RETURN(const std::vector<float> values, table.ToFloats());
-  RETURN_IF_ERROR(
-      AddConstant(builder, blob, MakeBlob({1, count, table.elements() / count}, values), blob));
-  RETURN_IF_ERROR(AddTake(builder, taken, blob, at, 1, taken));
+  const std::string taken = node.Scratch("taken"), out = node.Top();
+  RETURN_IF_ERROR(AddTake(node.builder(), taken, from, at, 1, taken));
   ASSIGN_OR_RETURN(const std::vector<int64_t> sizes,
-                   ReshapeSizes(builder.Find(taken)->shape, dims));
-  RETURN_IF_ERROR(AddReshape(builder, node.name, taken, sizes, out));
-  node.Set(MoveAxis(node.graph.Whole(out, std::move(found.dims)), 0, rows));
+                   ReshapeSizes(node.builder().Find(taken)->shape, dims));
+  RETURN_IF_ERROR(AddReshape(node.builder(), node.name, taken, sizes, out));
+  OnnxValue y = MoveAxis(node.graph.Whole(out, std::move(found.dims)), 0, rows);
+  for (int d = 0; d < axis; ++d) y = MoveAxis(std::move(y), index.rank() + d, d);
+  node.Set(one ? WithoutAxis(std::move(y), axis) : std::move(y));
   return absl::OkStatus();
 }
 
@@ -188,13 +213,7 @@ absl::Status GatherOne(OnnxNode& node, int64_t axis, const Constant& indices) {
 // Gather along an axis with known indices; one index drops the axis.
 absl::Status Gather(OnnxNode& node) {
   const Constant* indices = node.constant(1);
-  if (indices == nullptr && node.constant(0) != nullptr) return LookUpComputed(node);
-  if (indices == nullptr) {
-    return absl::UnimplementedError(
-        node.constant(0) != nullptr
-            ? "indices that are computed; a table is looked up by ids that are an input"
-            : "indices that are computed");
-  }
+  if (indices == nullptr) return LookUpComputed(node);
   if (indices->uniform && !IsNumbers(indices->dims)) {
     return GatherOne(node, IntAttribute(node.node, "axis", 0), *indices);
   }
