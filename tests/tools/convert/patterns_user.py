@@ -150,7 +150,23 @@ def best_of_one_user(g):
     total(g, g.node("Mul", [g.binary("Mul", most, y), count], most.array * y.array * count.array))
 
 
+def layers_of_the_user(g):
+    """The last of the states of two layers, [2, users, n], and steps that are rows for a while."""
+    x, y = history(g), ads(g)
+    states = [g.node("ReduceMax", [x], x.array.max(1), axes=[1], keepdims=0),
+              g.node("ReduceSum", [x, g.ints(1)], x.array.sum(1), keepdims=0)]
+    states = [g.unsqueeze(state, 0) for state in states]
+    both = g.node("Concat", states, np.concatenate([s.array for s in states]), axis=0)
+    last = g.pick(both, 0, 1)
+    rows = g.node("Reshape", [x, g.ints(-1, WIDTH)], x.array.reshape(-1, WIDTH))
+    ones = g.constant(np.ones((WIDTH, 1), np.float32))
+    score = g.node("MatMul", [rows, ones], rows.array @ ones.array)
+    score = g.node("Reshape", [score, g.ints(1, STEPS)], score.array.reshape(1, STEPS))
+    best = g.node("ReduceMax", [score], score.array.max(1, keepdims=True), axes=[1], keepdims=1)
+    total(g, g.binary("Mul", g.binary("Mul", last, best), y))
+
+
 PATTERNS = [row_by_zeros, sums_over_the_user, products_of_other_ranks, heads_of_ads, ads_beside_one,
             whether_the_user_had_it, last_step_of_the_user, best_steps_of_the_user,
-            best_of_one_user]
+            best_of_one_user, layers_of_the_user]
 REFUSED = []

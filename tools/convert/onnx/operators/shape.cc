@@ -52,7 +52,7 @@ absl::StatusOr<Dims> TargetDims(const OnnxNode& node, const Dims& from, const Co
       d = from[static_cast<size_t>(i)];
     } else if (i == 0 && !from.empty() &&
                ((from[0].IsUsers() && d == Dim::Of(1)) || (from[0] == Dim::Ads() && d.IsUsers()))) {
-      d = from[0];
+      d = from[0].IsUsers() ? Dim::Users() : from[0];
     } else if (users && d.IsAds()) {
       d = Dim::Users(d.value());
     }
@@ -218,23 +218,9 @@ absl::StatusOr<std::string> FullLike(OnnxNode& node, const OnnxValue& x,
   return node.graph.Full(wanted);
 }
 
-absl::Status Concat(OnnxNode& node) {
-  std::vector<OnnxValue> values;
-  for (int i = 0; i < node.node.input_size(); ++i) {
-    if (node.constant(i) != nullptr && IsEmpty(*node.constant(i))) continue;
-    ASSIGN_OR_RETURN(OnnxValue x, node.value(i));
-    values.push_back(std::move(x));
-  }
-  if (values.empty()) {
-    node.graph.Define(node.output(), *node.constant(0));
-    return absl::OkStatus();
-  }
-  if (values.size() == 1) {
-    node.Set(values[0]);
-    return absl::OkStatus();
-  }
+// Sets the node's output: the values side by side.
+absl::Status JoinValues(OnnxNode& node, std::vector<OnnxValue> values, int axis) {
   const int rank = values[0].rank();
-  ASSIGN_OR_RETURN(const int axis, WantAxis(IntAttribute(node.node, "axis", 0), rank));
   // The shape that all share beside the axis: what any of them has in full.
   Dims common = values[0].dims;
   bool any_repeated = false;
@@ -247,6 +233,13 @@ absl::Status Concat(OnnxNode& node) {
       any_repeated |= node.graph.IsRepeated(x, d);
       if (x.dims[d].IsAds()) common[d] = x.dims[d];
     }
+  }
+  common = OneUserBesideAds(std::move(common));
+  if (const int rows = RowAxis(common); rows > 0 && rows != axis) {  // They are to be in front.
+    for (OnnxValue& x : values) x = MoveAxis(std::move(x), rows, 0);
+    RETURN_IF_ERROR(JoinValues(node, std::move(values), axis < rows ? axis + 1 : axis));
+    node.Set(MoveAxis(*node.graph.FindValue(node.output()), 0, rows));
+    return absl::OkStatus();
   }
   for (const OnnxValue& x : values) {
     for (int d = 0; d < rank; ++d) {
@@ -290,6 +283,25 @@ absl::Status Concat(OnnxNode& node) {
   common[axis] = total;
   node.Set(out, common);
   return absl::OkStatus();
+}
+
+absl::Status Concat(OnnxNode& node) {
+  std::vector<OnnxValue> values;
+  for (int i = 0; i < node.node.input_size(); ++i) {
+    if (node.constant(i) != nullptr && IsEmpty(*node.constant(i))) continue;
+    ASSIGN_OR_RETURN(OnnxValue x, node.value(i));
+    values.push_back(std::move(x));
+  }
+  if (values.empty()) {
+    node.graph.Define(node.output(), *node.constant(0));
+    return absl::OkStatus();
+  }
+  if (values.size() == 1) {
+    node.Set(values[0]);
+    return absl::OkStatus();
+  }
+  ASSIGN_OR_RETURN(const int axis, WantAxis(IntAttribute(node.node, "axis", 0), values[0].rank()));
+  return JoinValues(node, std::move(values), axis);
 }
 
 // ---------------------------------------------------------------------------------- cuts
