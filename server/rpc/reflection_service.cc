@@ -12,6 +12,7 @@
 #include "server/rpc/grpc_status.h"
 #include "server/scheduler/refusal.h"
 #include "server/system/peer.h"
+#include "server/system/room_share.h"
 
 namespace ulfd::server {
 namespace {
@@ -39,6 +40,11 @@ void Describe(const pb::FileDescriptor* file, v1::ServerReflectionResponse& resp
   }
   std::set<const pb::FileDescriptor*> seen;
   AddFile(*file, seen, *response.mutable_file_descriptor_response());
+}
+
+int Of(const std::map<std::string, int>& counts, const std::string& key) {
+  const auto found = counts.find(key);
+  return found == counts.end() ? 0 : found->second;
 }
 
 const pb::FileDescriptor* FileOfExtension(const v1::ExtensionRequest& request) {
@@ -185,25 +191,29 @@ void ReflectionService::AwaitCalls(CallReceiver& receiver) {
 grpc::Status ReflectionService::Add(Stream* stream, const std::string& peer) {
   MutexLock lock(mu_);
   if (ended_) return ToGrpcStatus(ShuttingDown());
-  const auto it = of_connection_.find(peer);
-  const bool full =
-      !SharesPeer(peer) && it != of_connection_.end() && it->second >= kMaxOfConnection;
-  if (full || streams_.size() >= kMaxStreams) {
-    return {
-        grpc::StatusCode::RESOURCE_EXHAUSTED,
-        full ? absl::StrCat("reflection: ", kMaxOfConnection, " streams on this connection already")
-             : absl::StrCat("reflection: ", kMaxStreams, " streams are open already")};
+  const auto open = static_cast<int64_t>(streams_.size());
+  const int of_connection = Of(of_connection_, peer), of_client = Of(of_client_, ClientOf(peer));
+  if (!SharesPeer(peer) && of_connection >= kMaxOfConnection) {
+    return {grpc::StatusCode::RESOURCE_EXHAUSTED,
+            absl::StrCat("reflection: ", kMaxOfConnection, " streams on this connection already")};
+  }
+  if (!HasRoom(open, of_client, 1, kMaxStreams)) {
+    return {grpc::StatusCode::RESOURCE_EXHAUSTED,
+            absl::StrCat("reflection: ", open, " streams are open, ", of_client,
+                         " of this client, limit ", kMaxStreams)};
   }
   streams_.insert(stream);
   ++of_connection_[peer];
+  ++of_client_[ClientOf(peer)];
   return grpc::Status::OK;
 }
 
 void ReflectionService::Remove(Stream* stream, const std::string& peer) {
   MutexLock lock(mu_);
   if (streams_.erase(stream) == 0) return;
-  const auto it = of_connection_.find(peer);
-  if (--it->second == 0) of_connection_.erase(it);
+  if (--of_connection_[peer] == 0) of_connection_.erase(peer);
+  const std::string client = ClientOf(peer);
+  if (--of_client_[client] == 0) of_client_.erase(client);
 }
 
 void ReflectionService::EndStreams() {

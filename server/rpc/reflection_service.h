@@ -20,7 +20,8 @@ namespace ulfd::server {
 class ReflectionService final
     : public RpcServiceOf<ReflectionService, grpc::reflection::v1alpha::ServerReflection> {
  public:
-  // More streams than that are refused with RESOURCE_EXHAUSTED, on one connection and at all.
+  // More streams than that are refused with RESOURCE_EXHAUSTED, on one connection and at all; of one
+  // client those for which HasRoom leaves no room.
   static constexpr int kMaxOfConnection = 8;
   static constexpr size_t kMaxStreams = 256;
   // A stream without a request for that long is ended; larger requests end theirs.
@@ -44,6 +45,7 @@ class ReflectionService final
   Mutex mu_;  // Before a stream's own.
   std::set<Stream*> streams_ ABSL_GUARDED_BY(mu_);
   std::map<std::string, int> of_connection_ ABSL_GUARDED_BY(mu_);  // By peer.
+  std::map<std::string, int> of_client_ ABSL_GUARDED_BY(mu_);      // By ClientOf.
   bool ended_ ABSL_GUARDED_BY(mu_) = false;
 };
 

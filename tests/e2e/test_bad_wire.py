@@ -414,6 +414,22 @@ connections {
                 len({f[2] for f in connection.of(http2.HEADERS)}) == 40))
         self.assertLess(len(self.daemon.thread_names()), threads + 5)
 
+    def test_reflection_streams_of_one_address_leave_some_to_others(self):
+        streams = 0
+        for _ in range(40):
+            connection = self.connect_from("127.0.0.2")
+            connection.send(frame(http2.SETTINGS, http2.ACK))
+            for _ in range(8):
+                connection.open_stream(REFLECTION, http2.grpc_message(b"\x3a\0"), end=False)
+            self.assertTrue(connection.read_until(
+                lambda connection=connection: len({f[2] for f in connection.of(http2.HEADERS)}) == 8))
+            streams += len(connection.of(http2.DATA))
+        self.assertGreater(streams, 200)
+        other = self.connect()
+        other.send(frame(http2.SETTINGS, http2.ACK))
+        other.open_stream(REFLECTION, http2.grpc_message(b"\x3a\0"), end=False)
+        self.assertTrue(other.read_until(lambda: other.of(http2.DATA), 5 * env.SLOWNESS))
+
     def test_a_flood_of_streams(self):
         before = self.daemon.resident_bytes()
         for has_read_the_limit in (True, False):
