@@ -341,7 +341,11 @@ class Decoder {
   absl::Status TakeUserOnce(int index) {
     if (!IsGiven(index) || info_.inputs[index].level != Level::kUser) return absl::OkStatus();
     const int64_t rows = Given(index).dims[0];
-    if (rows == 1) return absl::OkStatus();
+    const engine::Dim width = info_.inputs[index].shape.RowElements();
+    // One of another width is refused in the shape that its caller knows.
+    const bool fits = !info_.inputs[index].shape_stated || !width.IsConst() ||
+                      Given(index).elements() == rows * width.value();
+    if (rows == 1 || !fits) return absl::OkStatus();
     RETURN_IF_ERROR(WantEqualRows(index, rows));
     TakeOnce(index, rows);
     return absl::OkStatus();

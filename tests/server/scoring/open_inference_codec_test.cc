@@ -239,6 +239,11 @@ TEST_F(OpenInferenceCodecTest, EqualRowsOfTheUserAreTakenOnce) {
   request.mutable_inputs(3)->set_shape(0, 2);
   request.set_raw_input_contents(3, Bytes<int32_t>({1, 1, 1, 1}));
   EXPECT_EQ(Error(request), "input \"mask\": 2 rows, want 1: it belongs to the user");
+  // Rows that are no rows of it: the error tells the shape that was sent.
+  request.mutable_inputs(3)->clear_shape();
+  request.mutable_inputs(3)->add_shape(3);
+  request.set_raw_input_contents(3, Bytes<int32_t>({1, 1, 1}));
+  EXPECT_EQ(Error(request), "input \"mask\": shape [3], want [users, 2]");
 }
 
 TEST_F(OpenInferenceCodecTest, RowsOfAUserWithoutIdsAreTakenOnce) {
