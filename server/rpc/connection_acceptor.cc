@@ -17,6 +17,7 @@
 
 #include "base/load_scope.h"
 #include "server/system/peer.h"
+#include "server/system/room_share.h"
 #include "server/system/thread_time.h"
 
 namespace ulfd::server {
@@ -122,7 +123,8 @@ void ConnectionAcceptor::AcceptAll() {
 
 void ConnectionAcceptor::HandOver(FileDescriptor fd, const std::string& peer) {
   ino_t inode = 0;
-  if (IsShunned(peer) || !HasRoom() || !InodeOf(fd.get(), inode)) return;
+  const std::string client = ClientOf(peer);
+  if (IsShunned(peer) || !HasRoomFor(client) || !InodeOf(fd.get(), inode)) return;
   const int on = 1;
   const unsigned timeout_ms = static_cast<unsigned>(options_.user_timeout.count());
   setsockopt(fd.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
@@ -130,7 +132,9 @@ void ConnectionAcceptor::HandOver(FileDescriptor fd, const std::string& peer) {
   {
     MutexLock lock(mu_);
     ++stats_.accepted;
-    handed_.push_back({fd.get(), inode, peer});
+    int& of_client = of_client_[client];
+    handed_.push_back({fd.get(), inode, peer, client});
+    ++of_client;
   }
   hand_over_.Add(std::move(fd), peer);
 }
@@ -156,15 +160,20 @@ bool ConnectionAcceptor::IsShunned(const std::string& peer) {
   return true;
 }
 
-bool ConnectionAcceptor::HasRoom() {
-  const auto limit = static_cast<size_t>(options_.max_connections);
+bool ConnectionAcceptor::Fits(const std::string& client) const {
+  const auto own = of_client_.find(client);
+  return HasRoom(static_cast<int64_t>(handed_.size()), own == of_client_.end() ? 0 : own->second, 1,
+                 options_.max_connections);
+}
+
+bool ConnectionAcceptor::HasRoomFor(const std::string& client) {
   {
     MutexLock lock(mu_);
-    if (handed_.size() < limit) return true;
+    if (Fits(client)) return true;
     const auto now = steady_clock::now();
     if (now >= next_count_) {
       CountOpen();
-      if (handed_.size() < limit) return true;
+      if (Fits(client)) return true;
       next_count_ = now + kCountInterval;
     }
     ++stats_.over_limit;
@@ -178,6 +187,8 @@ void ConnectionAcceptor::CountOpen() const {
     ino_t inode = 0;
     if (InodeOf(handed.fd, inode) && inode == handed.inode) return false;
     ledger_.Forget(handed.peer);
+    const auto of_client = of_client_.find(handed.client);
+    if (--of_client->second == 0) of_client_.erase(of_client);
     return true;
   };
   handed_.erase(std::remove_if(handed_.begin(), handed_.end(), closed), handed_.end());

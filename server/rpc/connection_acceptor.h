@@ -67,12 +67,13 @@ class ConnectionAcceptor {
   struct Handed {
     int fd;
     ino_t inode;
-    std::string peer;
+    std::string peer, client;  // The latter: ClientOf.
   };
   void Loop();
   void AcceptAll();
-  // Whether there is room for one more.
-  bool HasRoom();
+  // Whether there is room for one more of the client.
+  bool HasRoomFor(const std::string& client);
+  bool Fits(const std::string& client) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Remember(const std::string& peer);
   // Whether its address may not connect.
   bool IsShunned(const std::string& peer);
@@ -98,6 +99,7 @@ class ConnectionAcceptor {
 
   mutable Mutex mu_;
   mutable std::vector<Handed> handed_ ABSL_GUARDED_BY(mu_);
+  mutable std::map<std::string, int> of_client_ ABSL_GUARDED_BY(mu_);  // Of `handed_`.
   ConnectionStats stats_ ABSL_GUARDED_BY(mu_);
   // Where what memory grew by came from.
   struct Offender {
