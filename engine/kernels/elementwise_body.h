@@ -141,6 +141,12 @@ void Binary(BinaryOp op, const Strided& a, const Strided& b, float* y, int64_t y
     case BinaryOp::kNotEqual:
       return run([](Vec u, Vec v) { return Vec::SelectEqual(u, v, Vec::Zero(), Vec::Set(1.0f)); });
     case BinaryOp::kPow:
+      // One exponent for all: GELU has cubes, variances have squares.
+      if (b.step == 0 && (b.stride == 0 || rows == 1)) {
+        if (*b.data == 2) return run([](Vec u, Vec) { return u * u; });
+        if (*b.data == 3) return run([](Vec u, Vec) { return u * u * u; });
+        if (*b.data == 4) return run([](Vec u, Vec) { return (u * u) * (u * u); });
+      }
       return run([](Vec u, Vec v) { return Power(u, v); });
   }
 }

@@ -98,7 +98,7 @@ enum class BinaryOp : uint8_t {
   kGreaterEqual,
   kEqual,
   kNotEqual,
-  kPow,  // By the C library: a call per value.
+  kPow,  // By the C library, a call per value, but for one exponent of 2, 3 or 4.
 };
 // Elementwise functions without parameters.
 enum class UnaryOp : uint8_t {

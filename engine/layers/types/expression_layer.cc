@@ -92,8 +92,7 @@ struct Step : Instruction {
   int operands = 0;
   UnaryOp unary{};
   BinaryOp binary{};
-  bool square = false;  // Of the first operand.
-  int64_t place = -1;   // Where the value goes; -1: to the output.
+  int64_t place = -1;  // Where the value goes; -1: to the output.
 };
 
 std::vector<Step> StepsOf(const Expression& expression) {
@@ -108,10 +107,6 @@ std::vector<Step> StepsOf(const Expression& expression) {
     depth += 1 - step.operands;
     if (step.operands == 1) step.unary = InKernels(kUnary, step.op);
     if (step.operands == 2) step.binary = InKernels(kBinary, step.op);
-    if (step.op == Op::kPow && program[i - 1].op == Op::kNumber && program[i - 1].number == 2) {
-      step.square = true;
-      step.binary = BinaryOp::kMultiply;
-    }
     // A value that is kept has a place of its own, others that of their position on the stack.
     const bool is_kept = i + 1 < program.size() && program[i + 1].op == Op::kStore;
     if (i + 1 < program.size()) {
@@ -233,8 +228,7 @@ class ExpressionKernel final : public Kernel {
       case 1:
         return Function(step.unary, operands[0], to, tile.rows, tile.n);
       case 2:
-        return BinaryRows(step.binary, operands[0], operands[step.square ? 0 : 1], to, tile.n,
-                          tile.rows, tile.n);
+        return BinaryRows(step.binary, operands[0], operands[1], to, tile.n, tile.rows, tile.n);
       default:
         return WhereRows(operands[0], operands[1], operands[2], to, tile.rows, tile.n);
     }

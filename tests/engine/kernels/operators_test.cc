@@ -117,6 +117,25 @@ TEST_P(OperatorsTest, EachOperatorOnEachKindOfOperand) {
   }
 }
 
+TEST_P(OperatorsTest, SmallPowersAreProducts) {
+  for (const float exponent : {2.0f, 3.0f, 4.0f}) {
+    ForSizes([&](int64_t rows, int64_t n) {
+      SCOPED_TRACE(absl::StrCat("exponent ", exponent, " rows ", rows, " n ", n));
+      const Operand a(Kind::kRows, rows, n, 1);
+      GuardedFloats y(rows * n, 4);
+      BinaryRows(BinaryOp::kPow, a.operand, {&exponent, 0, 0}, y.data(), n, rows, n, GetParam());
+      for (int64_t i = 0; i < rows * n; ++i) {
+        const float want = std::pow(a.At(i / n, i % n), exponent);
+        if (std::isfinite(want)) {
+          ASSERT_NEAR(y[i], want, 3e-7f * std::abs(want)) << "value " << i;
+        } else {
+          ASSERT_TRUE(Same(y[i], want)) << "value " << i << ": " << y[i] << ", want " << want;
+        }
+      }
+    });
+  }
+}
+
 TEST_P(OperatorsTest, WhereOnEachKindOfOperand) {
   for (const Kind kind_c : kKinds) {
     for (const Kind kind_a : kKinds) {
