@@ -1,6 +1,7 @@
 // Layers that choose entries along an axis: top_k, take.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <bit>
 #include <memory>
 #include <optional>
 #include <string>
@@ -9,7 +10,6 @@
 #include "base/status_macros.h"
 #include "engine/layers/checks.h"
 #include "engine/layers/common/function_kernel.h"
-#include "engine/layers/common/multiversion.h"
 #include "engine/layers/types/families.h"
 
 namespace ulfd::engine {
@@ -17,43 +17,21 @@ namespace {
 
 // ----------------------------------------------------------------------------------------- top_k
 
-constexpr int kLanes = 16;
-
-// Puts entries [first, end) of up to 16 columns, which begin at `x + begin[lane]`, among the best
-// of those before.  Every entry takes the place of the first that it beats, which takes the next
-// place in the same way; of equal ones the first in x beats the others.  `values` and `places` have
-// room for k * 16.
-ULFD_MULTIVERSION void BestOf(const float* x, const int64_t* begin, int lanes, int64_t first,
-                              int64_t end, int64_t stride, float sign, int64_t k, float* values,
-                              float* places) {
-  for (int64_t i = first; i < end; ++i) {
-    float value[kLanes] = {}, place[kLanes];
-    for (int l = 0; l < lanes; ++l) value[l] = sign * x[begin[l] + i * stride];
-    for (float& p : place) p = static_cast<float>(i);
-    const int64_t held = std::min(i, k);
-    for (int64_t j = 0; j < held; ++j) {
-      float *v = values + j * kLanes, *p = places + j * kLanes;
-      for (int l = 0; l < kLanes; ++l) {
-        const float old_value = v[l], old_place = p[l];
-        const bool beats = value[l] > old_value || (value[l] == old_value && place[l] < old_place);
-        v[l] = beats ? value[l] : old_value;
-        p[l] = beats ? place[l] : old_place;
-        value[l] = beats ? old_value : value[l];
-        place[l] = beats ? old_place : place[l];
-      }
-    }
-    if (i < k) {
-      std::copy_n(value, kLanes, values + i * kLanes);
-      std::copy_n(place, kLanes, places + i * kLanes);
-    }
+// The better an entry the smaller its rank: by value, then by place; NaN comes behind all numbers.
+uint64_t RankOf(float value, int64_t place) {
+  uint32_t order = ~uint32_t{0};
+  if (value == value) {
+    const auto bits = std::bit_cast<uint32_t>(value + 0.0f);  // -0 is 0.
+    order = bits >> 31 != 0 ? bits : ~bits & 0x7fffffff;
   }
+  return uint64_t{order} << 32 | static_cast<uint64_t>(place);
 }
 
 class TopKKernel final : public Kernel {
  public:
   TopKKernel(int axis, int64_t k, bool smallest) : axis_(axis), k_(k), sign_(smallest ? -1 : 1) {}
-  size_t ScratchBytes(absl::Span<const Tensor>) const override {
-    return static_cast<size_t>(2 * k_ * kLanes) * sizeof(float);
+  size_t ScratchBytes(absl::Span<const Tensor> in) const override {
+    return static_cast<size_t>(std::min(in[0].dims[axis_], k_ + AtOnce())) * sizeof(uint64_t);
   }
   absl::Status Run(RunContext& ctx) const override {
     const Tensor& x = ctx.in[0];
@@ -63,28 +41,16 @@ class TopKKernel final : public Kernel {
       return absl::InvalidArgumentError(
           absl::StrCat("input 0: ", n, " entries along axis ", axis_, ", want ", k_, " or more"));
     }
-    float* const values = static_cast<float*>(ctx.scratch);
-    float* const places = values + k_ * kLanes;
-    const int64_t columns = around.outer * around.inner;
-    for (int64_t first = 0; first < columns; first += kLanes) {
-      const int lanes = static_cast<int>(std::min<int64_t>(kLanes, columns - first));
-      int64_t outer[kLanes], inner[kLanes], begin[kLanes];
-      for (int l = 0; l < lanes; ++l) {
-        outer[l] = (first + l) / around.inner;
-        inner[l] = (first + l) % around.inner;
-        begin[l] = outer[l] * n * around.inner + inner[l];
-      }
-      const int64_t at_once = Pace::RowsAtOnce(k_ * kLanes, 1);
-      for (int64_t i = 0; i < n; i += at_once) {
-        const int64_t end = std::min(n, i + at_once);
-        if (ctx.pace.Stops((end - i) * k_ * kLanes)) return absl::OkStatus();
-        BestOf(x.f32(), begin, lanes, i, end, around.inner, sign_, k_, values, places);
-      }
-      for (int64_t j = 0; j < k_; ++j) {
-        for (int l = 0; l < lanes; ++l) {
-          const int64_t at = (outer[l] * k_ + j) * around.inner + inner[l];
-          ctx.out[0].f32()[at] = sign_ * values[j * kLanes + l];
-          ctx.out[1].f32()[at] = places[j * kLanes + l];
+    auto* const best = static_cast<uint64_t*>(ctx.scratch);
+    for (int64_t o = 0; o < around.outer; ++o) {
+      for (int64_t i = 0; i < around.inner; ++i) {
+        const float* const column = x.f32() + o * n * around.inner + i;
+        if (!Choose(column, n, around.inner, best, ctx.pace)) return absl::OkStatus();
+        for (int64_t j = 0; j < k_; ++j) {
+          const auto place = static_cast<uint32_t>(best[j]);
+          const int64_t at = (o * k_ + j) * around.inner + i;
+          ctx.out[0].f32()[at] = column[place * around.inner];
+          ctx.out[1].f32()[at] = static_cast<float>(place);
         }
       }
     }
@@ -92,6 +58,25 @@ class TopKKernel final : public Kernel {
   }
 
  private:
+  // Entries that are ranked before the best are chosen of them.
+  int64_t AtOnce() const { return std::max<int64_t>(k_, 1 << 14); }
+
+  // Ranks of the k best, in order; false: nobody waits for them.
+  bool Choose(const float* x, int64_t n, int64_t stride, uint64_t* best, Pace& pace) const {
+    constexpr int64_t kWork = 128;  // Of ranking an entry and choosing.
+    int64_t held = 0;
+    for (int64_t i = 0; i < n;) {
+      const int64_t end = std::min(n, i + AtOnce());
+      if (pace.Stops((held + end - i) * kWork)) return false;
+      for (; i < end; ++i) best[held++] = RankOf(sign_ * x[i * stride], i);
+      if (held == k_) continue;
+      std::nth_element(best, best + k_ - 1, best + held);
+      held = std::min(held, k_);
+    }
+    std::sort(best, best + k_);
+    return true;
+  }
+
   const int axis_;
   const int64_t k_;
   const float sign_;
@@ -101,8 +86,7 @@ class TopKKernel final : public Kernel {
 // Input   0 x f32, any rank above the axis.
 // Weights none.
 // Output  0 values, 1 places (whole numbers as f32): shape of x with k for the axis; level of x,
-//         unknown if the axis is 0.  Of equal entries the first is in front; NaN beats nothing and
-//         is beaten by nothing.
+//         unknown if the axis is 0.  Of equal entries the first is in front; NaN comes last.
 // Params  top_k_param: k, axis, smallest.
 // Errors  InvalidArgument for a k below 1 or above the axis, an axis that x lacks.
 // Source  ONNX TopK.

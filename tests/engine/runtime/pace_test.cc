@@ -128,7 +128,7 @@ const std::vector<Case>& Cases() {
        {},
        300,
        1},
-      {"top_k", "top_k", "top_k_param { k: 500 }", {{1, 100000}}, {}, 790},
+      {"top_k", "top_k", "top_k_param { k: 500 }", {{1, 4000000}}, {}, 530},
       {"trees", "trees", "", {{100, 2}}, {{1, 5}, {100000, 2}, {1, 1}, {2}}, 320},
       {"regions",
        "roi_align",
