@@ -66,6 +66,10 @@ TEST(ConvertInputTest, LeavesEmptyArraysEmpty) {
 TEST(ConvertInputTest, NamesTheElementThatDoesNotFit) {
   EXPECT_EQ(ErrorOf(Doubles({1, 1.5}), DType::kInt64),
             "input \"x\": element 1 is 1.5, which is no int64");
+  NpyArray past = Ints({7, -1});
+  past.type = NpyType::kUint64;
+  EXPECT_EQ(ErrorOf(past, DType::kInt64),
+            "input \"x\": element 1 is 18446744073709551615, which is no int64");
   EXPECT_EQ(ErrorOf(Ints({0, 1LL << 32}), DType::kInt32),
             "input \"x\": element 1 is 4294967296, which is no int32");
   EXPECT_EQ(ErrorOf(Doubles({std::nan("")}), DType::kInt32),
