@@ -228,6 +228,7 @@ void EmptyCaches(const Executable& before, Executable& model) {
   }
   if (before.ad_cache != nullptr && model.ad_cache != nullptr &&
       BytesOfItem(*before.optimised_schedule) == BytesOfItem(*model.optimised_schedule)) {
+    model.ad_cache.reset();  // Its memory before that of another one.
     model.ad_cache = before.ad_cache->Empty();
   }
 }
