@@ -9,8 +9,10 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <iterator>
 #include <new>
 #include <thread>
+#include <tuple>
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
@@ -281,18 +283,28 @@ void HttpServer::Accept() {
     connection.client = ClientOf(connection.peer);
     // Most have sent their request by now: however many come behind them, they have their reply.
     const bool open = Advance(connection);
-    if (open && connections_.size() >= static_cast<size_t>(limits_.max_connections)) CloseOldest();
+    if (open) MakeRoomFor(connection.client);
     connections_.push_back(std::move(connection));
     if (!open) Drop(connections_.size() - 1);
   }
 }
 
-void HttpServer::CloseOldest() {
-  const auto first = std::min_element(connections_.begin(), connections_.end(),
-                                      [](const Connection& a, const Connection& b) {
-                                        return std::pair(a.state == State::kWaiting, a.since) <
-                                               std::pair(b.state == State::kWaiting, b.since);
-                                      });
+void HttpServer::MakeRoomFor(const std::string& client) {
+  const int64_t own =
+      std::count_if(connections_.begin(), connections_.end(),
+                    [&](const Connection& connection) { return connection.client == client; });
+  if (HasRoom(std::ssize(connections_), own, 1, limits_.max_connections)) return;
+  CloseOldest(own > 0 ? absl::string_view(client) : "");
+}
+
+void HttpServer::CloseOldest(absl::string_view client) {
+  const auto turn = [client](const Connection& connection) {
+    return std::tuple(!client.empty() && connection.client != client,
+                      connection.state == State::kWaiting, connection.since);
+  };
+  const auto first =
+      std::min_element(connections_.begin(), connections_.end(),
+                       [&](const Connection& a, const Connection& b) { return turn(a) < turn(b); });
   Drop(static_cast<size_t>(first - connections_.begin()));
 }
 

@@ -171,9 +171,11 @@ class HttpServer {
   bool Answering() const;
   // Takes some of those that wait.
   void Accept();
+  // For one more of the client: where HasRoom leaves none, one of its own goes, or of all.
+  void MakeRoomFor(const std::string& client);
   // The one that has been in its state for longest, of those that are not computed for if there
-  // are any.
-  void CloseOldest();
+  // are any; of the client's, or, without a name, of all.
+  void CloseOldest(absl::string_view client = "");
   // The connection at that place ends.
   void Drop(size_t index);
   // Does what can be done without waiting; false: the connection has ended.

@@ -14,11 +14,15 @@
 
 namespace ulfd::server {
 
-// To 127.0.0.1; no descriptor if nobody accepts it.
-inline FileDescriptor ConnectTo(int port) {
+// To 127.0.0.1, from 127.0.0.`host`; no descriptor if nobody accepts it.
+inline FileDescriptor ConnectTo(int port, uint32_t host = 1) {
   FileDescriptor fd(socket(AF_INET, SOCK_STREAM, 0));
   sockaddr_in address{};
   address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK + host - 1);
+  if (bind(fd.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)) != 0) {
+    return FileDescriptor();
+  }
   address.sin_port = htons(static_cast<uint16_t>(port));
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   if (connect(fd.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)) != 0) {

@@ -232,6 +232,20 @@ TEST_F(HttpServerTest, WhoSendsNothingGoesBeforeWhoIsComputedFor) {
   EXPECT_FALSE(held_[0]->cancelled());
 }
 
+TEST_F(HttpServerTest, ConnectionsOfOneAddressPushOutOnlyTheirOwn) {
+  HttpServer::Limits limits;
+  limits.max_connections = 20;
+  Start(limits);
+  const FileDescriptor usual = Connect();
+  const std::string request = "GET /hello HTTP/1.1\r\n\r\n";
+  std::vector<FileDescriptor> silent;
+  for (int i = 0; i < 60; ++i) silent.push_back(ConnectTo(http_->port(), 2));
+  EXPECT_EQ(ReadAll(silent.front().get()), "");
+  EXPECT_THAT(Ask(request), HasSubstr("hello\n"));
+  send(usual.get(), request.data(), request.size(), MSG_NOSIGNAL);
+  EXPECT_THAT(ReadAll(usual.get()), HasSubstr("hello\n"));
+}
+
 TEST_F(HttpServerTest, BodiesHaveAMemoryTogether) {
   Start();
   const std::string body(1 << 20, 'x');

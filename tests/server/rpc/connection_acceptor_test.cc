@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/rpc/connection_acceptor.h"
 
-#include <arpa/inet.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <sys/resource.h>
@@ -43,16 +42,6 @@ class ConnectionAcceptorTest : public ::testing::Test {
         ledger_, logger_);
   }
   FileDescriptor Connect() const { return ConnectTo(port_); }
-  FileDescriptor ConnectFrom(const char* address) const {
-    FileDescriptor fd(socket(AF_INET, SOCK_STREAM, 0));
-    sockaddr_in name{.sin_family = AF_INET};
-    inet_pton(AF_INET, address, &name.sin_addr);
-    EXPECT_EQ(bind(fd.get(), reinterpret_cast<sockaddr*>(&name), sizeof(name)), 0);
-    inet_pton(AF_INET, "127.0.0.1", &name.sin_addr);
-    name.sin_port = htons(static_cast<uint16_t>(port_));
-    EXPECT_EQ(connect(fd.get(), reinterpret_cast<sockaddr*>(&name), sizeof(name)), 0);
-    return fd;
-  }
   static void WaitFor(const std::function<bool()>& condition) {
     const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
     while (!condition() && std::chrono::steady_clock::now() < end) {
@@ -102,7 +91,7 @@ TEST_F(ConnectionAcceptorTest, OneAddressLeavesRoomForOthers) {
     return handed_.size();
   };
   std::vector<FileDescriptor> clients;
-  for (int i = 0; i < 30; ++i) clients.push_back(ConnectFrom("127.0.0.2"));
+  for (int i = 0; i < 30; ++i) clients.push_back(ConnectTo(port_, 2));
   WaitFor([&] { return acceptor_->Stats().over_limit == 12; });
   WaitFor([&] { return handed() == 18; });
   for (int i = 0; i < 3; ++i) clients.push_back(Connect());
@@ -113,7 +102,7 @@ TEST_F(ConnectionAcceptorTest, OneAddressLeavesRoomForOthers) {
     handed_.clear();
   }
   EXPECT_EQ(acceptor_->Stats().open, 0);
-  clients.push_back(ConnectFrom("127.0.0.2"));
+  clients.push_back(ConnectTo(port_, 2));
   WaitFor([&] { return handed() == 1; });
   EXPECT_EQ(acceptor_->Stats().over_limit, 13);
 }
