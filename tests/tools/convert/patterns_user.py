@@ -166,7 +166,42 @@ def layers_of_the_user(g):
     total(g, g.binary("Mul", g.binary("Mul", last, best), y))
 
 
+def heads_of_the_user(g):
+    """torch.cat(torch.split(history, n, 2), 0), as SASRec makes its heads."""
+    x, y = history(g), ads(g)
+    half = WIDTH // 2
+    parts = [g.slice(x, 2, 0, half), g.slice(x, 2, half, WIDTH)]
+    heads = g.node("Concat", parts, np.concatenate([p.array for p in parts]), axis=0)
+    turned = g.node("Transpose", [heads], heads.array.transpose(0, 2, 1), perm=[0, 2, 1])
+    weights = g.node("MatMul", [heads, turned], heads.array @ turned.array)
+    mixed = g.node("MatMul", [weights, heads], weights.array @ heads.array)
+    parts = [g.slice(mixed, 0, head, head + 1) for head in (0, 1)]
+    whole = g.node("Concat", parts, np.concatenate([p.array for p in parts], 2), axis=2)
+    user = g.node("ReduceSum", [whole, g.ints(1)], whole.array.sum(1), keepdims=0)
+    total(g, g.binary("Mul", user, y))
+
+
+def steps_by_numbers_of_others(g):
+    """history[arange(len(ads)), length - 1], and (history + ads)[arange(len(history)), length - 1],
+    exported by row."""
+    x = g.shared("history", g.random.randn(STEPS, WIDTH).astype(np.float32))
+    y = ads(g)
+    length = g.input("length", g.random.randint(1, STEPS + 1, ADS))
+    place = g.node("Sub", [length, g.constant(np.array(1))], length.array - 1)
+    sums = g.binary("Add", x, g.unsqueeze(y, 1))
+    for values, counted in ((x, y), (sums, x)):
+        count = g.node("Squeeze", [rows_of(g, counted)], np.array(ADS))
+        numbers = g.node("Range", [g.constant(np.array(0)), count, g.constant(np.array(1))],
+                         np.arange(ADS))
+        numbers = g.node("Mul", [numbers, g.constant(np.array(STEPS))], numbers.array * STEPS)
+        at = g.node("Add", [numbers, place], numbers.array + place.array)
+        steps = g.node("Flatten", [values], values.array.reshape(-1, WIDTH), axis=2)
+        step = g.node("Gather", [steps, at], steps.array[at.array], axis=0)
+        total(g, g.binary("Mul", step, y))
+
+
 PATTERNS = [row_by_zeros, sums_over_the_user, products_of_other_ranks, heads_of_ads, ads_beside_one,
             whether_the_user_had_it, last_step_of_the_user, best_steps_of_the_user,
-            best_of_one_user, layers_of_the_user]
+            best_of_one_user, layers_of_the_user, heads_of_the_user,
+            steps_by_numbers_of_others]
 REFUSED = []

@@ -94,6 +94,7 @@ absl::Status StepOfRows(OnnxNode& node, const OnnxValue& x, const std::string& p
   RETURN_IF_ERROR(AddTake(node.builder(), taken, each, at, 1, taken));
   Dims dims = x.dims;
   dims.erase(dims.begin() + 1);
+  if (found_dims[0].IsAds()) dims[0] = found_dims[0];  // The user's steps, a place per ad.
   if (several) dims.insert(dims.begin() + 1, found_dims[1]);
   ASSIGN_OR_RETURN(const std::vector<int64_t> sizes,
                    ReshapeSizes(node.builder().Find(taken)->shape, dims));
@@ -107,13 +108,14 @@ absl::Status StepOfRows(OnnxNode& node, const OnnxValue& x, const std::string& p
 absl::Status GatherOfRows(OnnxNode& node, const RowNumbers& rows) {
   ASSIGN_OR_RETURN(const OnnxValue x, node.value(0));
   if (IntAttribute(node.node, "axis", 0) != 0 || rows.plus.empty() || rows.dims.size() > 2 ||
-      x.dims[0] != engine::Multiply(rows.count, Dim::Of(rows.scale))) {
+      x.dims[0].IsConst() || x.dims[0].value() != rows.scale) {
     return absl::UnimplementedError(
         absl::StrCat("numbers of rows, times ", rows.scale, ", of shape ", DimsText(x.dims)));
   }
   ASSIGN_OR_RETURN(const std::string in, node.graph.PlainAlong(x, {0}));
+  // The user's row and those of the ads are numbered alike.
   Dims dims = x.dims;
-  dims[0] = rows.count;
+  dims[0] = x.dims[0].IsAds() ? Dim::Ads() : Dim::Users();
   dims.insert(dims.begin() + 1, Dim::Of(rows.scale));
   std::vector<int64_t> sizes = {-1};
   for (size_t d = 1; d < dims.size(); ++d) sizes.push_back(dims[d].value());

@@ -235,6 +235,13 @@ absl::Status JoinValues(OnnxNode& node, std::vector<OnnxValue> values, int axis)
     }
   }
   common = OneUserBesideAds(std::move(common));
+  if (common[axis] == Dim::Users()) {
+    // One row of each value, side by side behind the row that all have.
+    for (OnnxValue& x : values) x = WithAxis(std::move(x), axis + (x.dims[axis].IsUsers() ? 1 : 0));
+    RETURN_IF_ERROR(JoinValues(node, std::move(values), axis + 1));
+    node.Set(WithoutAxis(*node.graph.FindValue(node.output()), axis));
+    return absl::OkStatus();
+  }
   if (const int rows = RowAxis(common); rows > 0 && rows != axis) {  // They are to be in front.
     for (OnnxValue& x : values) x = MoveAxis(std::move(x), rows, 0);
     RETURN_IF_ERROR(JoinValues(node, std::move(values), axis < rows ? axis + 1 : axis));
