@@ -23,6 +23,7 @@
 #include "server/scoring/open_inference_codec.h"
 #include "server/services/open_inference_models.h"
 #include "server/services/scoring_rpc.h"
+#include "server/system/peer.h"
 
 namespace ulfd::server {
 namespace {
@@ -177,15 +178,15 @@ RestService::RestService(const ServingContext& context, const Security& security
 }
 
 RestService::~RestService() {
-  std::deque<std::unique_ptr<HttpExchange>> waiting;
+  std::list<Client> waiting;
   {
     MutexLock lock(mu_);
     stopping_ = true;
     waiting.swap(waiting_);
     changed_.NotifyAll();
   }
-  for (const auto& exchange : waiting) {
-    exchange->Reply(ErrorReply(ShuttingDown()));
+  for (const Client& client : waiting) {
+    for (const auto& exchange : client.exchanges) exchange->Reply(ErrorReply(ShuttingDown()));
   }
   for (std::thread& thread : threads_) thread.join();
 }
@@ -206,26 +207,36 @@ std::optional<HttpReply> RestService::Admit(const HttpRequest& request,
 
 void RestService::Take(std::unique_ptr<HttpExchange> exchange) {
   if (AnswerProbe(*exchange)) return;  // Which waits for nobody's JSON.
+  const std::string name = server::ClientOf(exchange->peer());
   MutexLock lock(mu_);
-  waiting_.push_back(std::move(exchange));
+  auto client = absl::c_find_if(waiting_, [&](const Client& known) { return known.name == name; });
+  if (client == waiting_.end()) client = waiting_.insert(client, {.name = name});
+  client->exchanges.push_back(std::move(exchange));
   changed_.NotifyAll();
 }
 
+std::unique_ptr<HttpExchange> RestService::Next(size_t most_bytes) {
+  for (auto client = waiting_.begin(); client != waiting_.end(); ++client) {
+    const auto next = absl::c_find_if(client->exchanges, [most_bytes](const auto& exchange) {
+      return exchange->body().size() <= most_bytes;
+    });
+    if (next == client->exchanges.end()) continue;
+    std::unique_ptr<HttpExchange> exchange = std::move(*next);
+    client->exchanges.erase(next);
+    waiting_.splice(waiting_.end(), waiting_, client);
+    if (client->exchanges.empty()) waiting_.erase(client);
+    return exchange;
+  }
+  return nullptr;
+}
+
 void RestService::Loop(size_t most_bytes) {
-  const auto is_mine = [most_bytes](const std::unique_ptr<HttpExchange>& exchange) {
-    return exchange->body().size() <= most_bytes;
-  };
   while (true) {
     std::unique_ptr<HttpExchange> exchange;
     {
       MutexLock lock(mu_);
-      auto next = waiting_.end();
-      while (!stopping_ && (next = absl::c_find_if(waiting_, is_mine)) == waiting_.end()) {
-        changed_.Wait(mu_);
-      }
+      while (!stopping_ && (exchange = Next(most_bytes)) == nullptr) changed_.Wait(mu_);
       if (stopping_) return;
-      exchange = std::move(*next);
-      waiting_.erase(next);
     }
     try {
       if (!exchange->cancelled()) Answer(std::move(exchange));

@@ -4,6 +4,7 @@
 #define ULFD_SERVER_SERVICES_REST_SERVICE_H_
 
 #include <deque>
+#include <list>
 #include <memory>
 #include <optional>
 #include <string>
@@ -39,6 +40,12 @@ class RestService {
   void Take(std::unique_ptr<HttpExchange> exchange);
 
  private:
+  struct Client {
+    std::string name;  // ClientOf.
+    std::deque<std::unique_ptr<HttpExchange>> exchanges;
+  };
+  // The next one with a body of at most so many bytes, or null.
+  std::unique_ptr<HttpExchange> Next(size_t most_bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::StatusOr<std::optional<std::vector<std::string>>> ClientOf(const HttpRequest& request,
                                                                    const std::string& peer) const;
   // most_bytes: larger bodies are left to other threads.
@@ -60,7 +67,8 @@ class RestService {
 
   Mutex mu_;
   CondVar changed_;
-  std::deque<std::unique_ptr<HttpExchange>> waiting_ ABSL_GUARDED_BY(mu_);
+  // Clients take turns; the next one is in front.
+  std::list<Client> waiting_ ABSL_GUARDED_BY(mu_);
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
   std::vector<std::thread> threads_;  // Last: they use everything above.
 };

@@ -1,10 +1,12 @@
 """KServe v2 over HTTP: curl, Python's http.client and Node's fetch against the HTTP port.
 SPDX-License-Identifier: Apache-2.0
 """
+import contextlib
 import http.client
 import json
 import os
 import select
+import selectors
 import shutil
 import socket
 import subprocess
@@ -251,6 +253,39 @@ class RestTest(DaemonTest):
             sender.join()
         # Where they take turns there is one for two large ones.
         self.assertGreater(usual, 20, answered)
+
+    def test_clients_take_turns(self):
+        body = json.dumps({"inputs": [{"name": "x", "datatype": "FP64", "shape": [9000],
+                                       "data": [0.125] * 9000}]}).replace(" ", "").encode()
+        head = "POST /v2/models/shop/infer HTTP/1.1\r\nContent-Length: %d\r\n\r\n" % len(body)
+        request = head.encode() + body
+        answers, stopped = [0], threading.Event()
+
+        def send():
+            with selectors.DefaultSelector() as selector, contextlib.ExitStack() as open_sockets:
+                for _ in range(100):
+                    stranger = open_sockets.enter_context(socket.create_connection(
+                        ("127.0.0.1", self.daemon.http_port), 30, source_address=("127.0.0.2", 0)))
+                    stranger.sendall(request)
+                    selector.register(stranger, selectors.EVENT_READ)
+                while not stopped.is_set():
+                    for key, _ in selector.select(1):
+                        key.fileobj.recv(65536)
+                        answers[0] += 1
+                        key.fileobj.sendall(request)
+
+        sender = threading.Thread(target=send)
+        sender.start()
+        wait_for(lambda: answers[0] > 100, "answers for the other address")
+        before, usual = answers[0], 0
+        with Rest(self.daemon) as rest:
+            while answers[0] < before + 1000:
+                self.assertEqual(rest.infer("shop", infer_body(shop().inputs(3)))[0], 200)
+                usual += 1
+        stopped.set()
+        sender.join()
+        # Where all wait in one queue there are ten.
+        self.assertGreater(usual, 30)
 
     def test_many_at_once(self):
         arrays = shop().inputs(50)
