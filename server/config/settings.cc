@@ -94,13 +94,21 @@ bool IsMetadataKey(absl::string_view key) {
          !absl::StartsWith(key, "grpc-") && !absl::EndsWith(key, "-bin");
 }
 
-// What a directory of the repository can be called, and more.
+constexpr size_t kMaxNameBytes = 255;
+
+// What a directory of the repository can be called.
+constexpr char kWantedModelName[] =
+    "1 to 255 bytes of printable text without \"/\", the first no \".\"";
+bool IsModelName(absl::string_view name) {
+  return !name.empty() && name.size() <= kMaxNameBytes && name[0] != '.' &&
+         !absl::StrContains(name, '/') && Printable(name, name.size()) == name;
+}
+
 constexpr char kWantedName[] =
     "1 to 255 letters, digits, \"_\", \"-\" and \".\", the first no \".\"";
 bool IsName(absl::string_view name) {
-  constexpr size_t kMaxBytes = 255;
   const auto ok = [](char c) { return absl::ascii_isalnum(c) || c == '_' || c == '-' || c == '.'; };
-  return !name.empty() && name.size() <= kMaxBytes && name[0] != '.' &&
+  return !name.empty() && name.size() <= kMaxNameBytes && name[0] != '.' &&
          std::all_of(name.begin(), name.end(), ok);
 }
 
@@ -108,6 +116,8 @@ bool HasForm(const Setting& setting, const std::string& text) {
   switch (setting.form()) {
     case Setting::FORM_NAME:
       return IsName(text);
+    case Setting::FORM_MODEL_NAME:
+      return IsModelName(text);
     case Setting::FORM_IP_ADDRESS:
       return IsIpAddress(text);
     case Setting::FORM_ENDPOINT:
@@ -125,6 +135,8 @@ std::string WantedForm(const Setting& setting) {
   switch (setting.form()) {
     case Setting::FORM_NAME:
       return kWantedName;
+    case Setting::FORM_MODEL_NAME:
+      return kWantedModelName;
     case Setting::FORM_IP_ADDRESS:
       return "an IP address";
     case Setting::FORM_HOST_PORT:

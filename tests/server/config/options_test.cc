@@ -38,6 +38,8 @@ std::string ConfigError(const std::string& text) {
   return std::string(status.message());
 }
 
+constexpr char kWantModelName[] =
+    ", want 1 to 255 bytes of printable text without \"/\", the first no \".\"";
 constexpr char kWantName[] =
     ", want 1 to 255 letters, digits, \"_\", \"-\" and \".\", the first no \".\"";
 
@@ -269,11 +271,19 @@ TEST(Config, ErrorsOfModelsSayWhere) {
   EXPECT_EQ(ConfigError("models { name: \"a\" }\nmodels { name: \"a\" }"),
             "f.textproto:2:1: models: model \"a\" is given twice");
   EXPECT_EQ(ConfigError("models { name: \"a/b\" }"),
-            absl::StrCat("f.textproto:1:10: name: \"a/b\"", kWantName));
-  EXPECT_EQ(ConfigError("models { }"), absl::StrCat("f.textproto:1:1: name: missing", kWantName));
+            absl::StrCat("f.textproto:1:10: name: \"a/b\"", kWantModelName));
+  EXPECT_EQ(ConfigError("models { }"),
+            absl::StrCat("f.textproto:1:1: name: missing", kWantModelName));
+  for (const char* bad : {"", ".a", "a\\n", "\\377"}) {
+    EXPECT_THAT(ConfigError(absl::StrCat("models { name: '", bad, "' }")),
+                HasSubstr(kWantModelName));
+  }
+  // As directories of the repository may be called.
+  EXPECT_TRUE(ReadConfig("models { name: 'Реклама, new' }", "f").ok());
   const std::string longest(255, 'a');
   EXPECT_TRUE(ReadConfig(absl::StrCat("models { name: '", longest, "' }"), "f").ok());
-  EXPECT_THAT(ConfigError(absl::StrCat("models { name: 'a", longest, "' }")), HasSubstr(kWantName));
+  EXPECT_THAT(ConfigError(absl::StrCat("models { name: 'a", longest, "' }")),
+              HasSubstr(kWantModelName));
   EXPECT_EQ(ConfigError("models {\n name: \"a\"\n labels { key: \"x\" value: 0 }\n}"),
             "f.textproto:3:2: labels: \"x\": 0, want at least 1");
   EXPECT_EQ(ConfigError("models {\n name: 'a'\n labels { key: 'x' value: 1 }\n"
