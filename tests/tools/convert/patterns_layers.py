@@ -36,6 +36,27 @@ def convolutions_of_steps(g):
         g.output(g.node("Transpose", [y], y.array.transpose(0, 2, 1), perm=[0, 2, 1]))
 
 
+def convolutions_of_single_rows(g):
+    """Steps as an image of one row or one column (NextItNet), dilated and padded along them."""
+    x = g.input("x", g.random.randn(ADS, 6, 3).astype(np.float32))
+    t = g.node("Transpose", [x], x.array.transpose(0, 2, 1), perm=[0, 2, 1])
+    for axis, dilation in ((2, 1), (2, 2), (3, 1), (3, 2)):
+        def along(one, steps):
+            return [one, steps] if axis == 2 else [steps, one]  # pylint: disable=cell-var-from-loop
+        image = g.node("Unsqueeze", [t, g.constant(np.array([axis]))],
+                       np.expand_dims(t.array, axis))
+        for kernel in (1, 3):
+            pad = (kernel - 1) * dilation
+            sizes = ((4, 3, kernel), (4,))
+            w, b = [g.constant(g.random.randn(*s).astype(np.float32)) for s in sizes]
+            wanted = convolution(t.array, w.array, b.array, dilation, (pad, 0), 1)
+            plane = g.constant(np.expand_dims(w.array, axis))
+            y = g.node("Conv", [image, plane, b], np.expand_dims(wanted, axis),
+                       kernel_shape=along(1, kernel), dilations=along(1, dilation),
+                       pads=along(0, pad) + [0, 0])
+            g.output(g.node("Relu", [y], np.maximum(y.array, 0)))
+
+
 def convolutions_of_whole_rows(g):
     """Caser: windows as wide as the image of steps, and the largest of all windows."""
     x = g.input("x", g.random.randn(ADS, 1, 6, 3).astype(np.float32))
@@ -436,7 +457,7 @@ def dropout_on(g):
     g.output(g.node("Dropout", [x, on[1], on[0]], x.array))
 
 
-PATTERNS = [convolutions_of_steps, convolutions_of_whole_rows,
+PATTERNS = [convolutions_of_steps, convolutions_of_single_rows, convolutions_of_whole_rows,
             computed_bias, dropout_off, causal_convolution, parts_without_anything, sequences,
             chunks, normalised_constants, tangent,
             attention_of_today, groups_normalised, einsum_with_diagonals, arithmetic_of_constants,

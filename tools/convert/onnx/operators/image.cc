@@ -120,26 +120,49 @@ void TakeCut(OnnxNode& node, int rank, Window& window) {
   node.absorbed = reader->second;
 }
 
-// The image as [rows, steps, channels] where a row of the tensor has the channels of a step side by
-// side, as embedded histories do: of one dimension, or with windows as wide as the image, which are
-// steps of as many channels.  No tensor: it is no such image.
-OnnxValue StepsOf(const OnnxNode& node, const OnnxValue& x, const Window& window) {
-  int steps = 2, channels = 1;
-  if (x.rank() == 4) {
-    const bool whole_rows = x.dims[1] == Dim::Of(1) && x.dims[3] == Dim::Of(window.kernel[1]) &&
-                            window.pads[1] == 0 && window.pads[3] == 0;
-    if (!whole_rows) return {};
-    channels = 3;
+// An image of one dimension.
+struct Steps {
+  OnnxValue value;       // [rows, steps, channels]; no tensor: it is no such image.
+  int dimension = 0;     // Of the window, that of the steps.
+  int single = -1;       // The axis of the image that has one entry, or, after the windows, will.
+  bool in_rows = false;  // The channels are a row of the image, so that a window takes them whole.
+};
+
+// An image whose tensor has the channels of a step side by side, as embedded histories do: of one
+// dimension, or of two of which one has a single entry; or with windows as wide as the image, which
+// are steps of as many channels.
+Steps StepsOf(const OnnxNode& node, const OnnxValue& x, const Window& window) {
+  const auto has_one = [&](int d) {
+    return x.rank() == 4 && x.dims[d + 2] == Dim::Of(1) && window.kernel[d] == 1 &&
+           window.strides[d] == 1 && window.pads[d] == 0 && window.pads[d + 2] == 0;
+  };
+  const bool in_rows = x.rank() == 4 && x.dims[1] == Dim::Of(1) &&
+                       x.dims[3] == Dim::Of(window.kernel[1]) && window.pads[1] == 0 &&
+                       window.pads[3] == 0;
+  Steps all{.in_rows = in_rows};
+  int steps = 2;
+  if (x.rank() == 3) {
+    all.dimension = 1;
+  } else if (in_rows || has_one(1)) {
+    all.single = 3;
+  } else if (has_one(0)) {
+    all.dimension = 1;
+    all.single = 2;
+    steps = 3;
+  } else {
+    return {};
   }
+  const int channels = in_rows ? 3 : 1;
   const int rank = node.graph.Whole(x.tensor).rank();
   const bool side_by_side = x.axes[steps] > 0 && x.axes[channels] == rank - 1 &&
                             x.axes[steps] == rank - 2 && x.dims[steps].IsConst() &&
                             x.dims[channels].IsConst() && !node.graph.IsRepeated(x, steps) &&
                             !node.graph.IsRepeated(x, channels);
   if (!side_by_side) return {};
-  return {.tensor = x.tensor,
-          .dims = {x.dims[0], x.dims[steps], x.dims[channels]},
-          .axes = {x.axes[0], x.axes[steps], x.axes[channels]}};
+  all.value = {.tensor = x.tensor,
+               .dims = {x.dims[0], x.dims[steps], x.dims[channels]},
+               .axes = {x.axes[0], x.axes[steps], x.axes[channels]}};
+  return all;
 }
 
 // The steps of every window side by side: [rows, windows, kernel * channels].
@@ -165,9 +188,10 @@ absl::StatusOr<OnnxValue> Windows(OnnxNode& node, const OnnxValue& steps, int64_
 // A convolution over steps is a product with the windows; false: it is none.
 absl::StatusOr<bool> ConvOfSteps(OnnxNode& node, const OnnxValue& x, const Window& window,
                                  const Constant& weight, const Constant* bias) {
-  const int d = x.rank() == 3 ? 1 : 0;  // That of the steps.
+  const Steps image = StepsOf(node, x, window);
+  const int d = image.dimension;
   const int64_t kernel = window.kernel[d], dilation = window.dilations[d];
-  OnnxValue steps = StepsOf(node, x, window);
+  OnnxValue steps = image.value;
   if (steps.tensor.empty() || window.strides[d] != 1 || IntAttribute(node.node, "group", 1) != 1) {
     return false;
   }
@@ -175,16 +199,17 @@ absl::StatusOr<bool> ConvOfSteps(OnnxNode& node, const OnnxValue& x, const Windo
   const int64_t outputs = weight.dims[0].value(), channels = steps.dims[2].value();
   constexpr int64_t kMostColumns = 4096, kMostSteps = 4096;
   if (kernel > kMostColumns || kernel * channels > kMostColumns || padded > kMostSteps ||
-      (kernel - 1) * dilation >= padded || weight.dims[2] != Dim::Of(kernel) ||
+      (kernel - 1) * dilation >= padded ||
+      weight.dims[x.rank() == 3 ? 2 : d + 2] != Dim::Of(kernel) ||
       weight.elements() != outputs * kernel * channels) {
     return false;
   }
   ASSIGN_OR_RETURN(const std::vector<float> values, weight.ToFloats());
   Dense dense{.weight = std::vector<float>(values.size()), .sizes = {kernel * channels, outputs}};
-  const bool in_rows = x.rank() == 4;  // Where a tap's channels are neighbours in the weight.
   for (int64_t o = 0, from = 0; o < outputs; ++o) {
     for (int64_t i = 0; i < kernel * channels; ++i, ++from) {
-      const int64_t column = in_rows ? i : i % kernel * channels + i / kernel;
+      // In rows a tap's channels are neighbours.
+      const int64_t column = image.in_rows ? i : i % kernel * channels + i / kernel;
       dense.weight[static_cast<size_t>(column * outputs + o)] = values[static_cast<size_t>(from)];
     }
   }
@@ -195,7 +220,7 @@ absl::StatusOr<bool> ConvOfSteps(OnnxNode& node, const OnnxValue& x, const Windo
   ASSIGN_OR_RETURN(const OnnxValue windows, Windows(node, steps, kernel, dilation));
   ASSIGN_OR_RETURN(OnnxValue y, DenseOf(node, windows, dense, node.name, node.Top()));
   y = MoveAxis(std::move(y), 2, 1);
-  node.Set(in_rows ? WithAxis(std::move(y), 3) : std::move(y));
+  node.Set(image.single > 0 ? WithAxis(std::move(y), image.single) : std::move(y));
   return true;
 }
 

@@ -48,14 +48,17 @@ std::vector<int> AdsFirst(const Dims& dims) {
 }
 
 std::vector<int> TensorOrder(const OnnxGraph& graph, const OnnxValue& x) {
-  std::vector<int> order(x.axes.size());
-  std::iota(order.begin(), order.end(), 0);
-  for (const int axis : order) {
-    if (x.axes[axis] < 0 || graph.IsRepeated(x, axis)) return AdsFirst(x.dims);
+  std::vector<int> order, of_one;
+  for (int axis = 0; axis < x.rank(); ++axis) {
+    const bool added = x.axes[axis] < 0 && x.dims[axis] == Dim::Of(1);
+    if (!added && (x.axes[axis] < 0 || graph.IsRepeated(x, axis))) return AdsFirst(x.dims);
+    (added ? of_one : order).push_back(axis);
   }
   std::sort(order.begin(), order.end(), [&](int a, int b) { return x.axes[a] < x.axes[b]; });
   if (order.empty() || x.dims[order[0]].IsConst()) return AdsFirst(x.dims);
-  return std::is_sorted(order.begin(), order.end()) ? std::vector<int>() : order;
+  if (std::is_sorted(order.begin(), order.end())) return {};
+  order.insert(order.begin() + 1, of_one.begin(), of_one.end());
+  return order;
 }
 
 OnnxValue Reordered(const OnnxValue& x, const std::vector<int>& order) {

@@ -45,8 +45,8 @@ absl::Status SetComputed(OnnxNode& node, absl::string_view expression,
 int AdsAxis(const Dims& dims);
 // The order of axes that has that one in front; empty: as they are.
 std::vector<int> AdsFirst(const Dims& dims);
-// The axes of a value that repeats none, as its tensor has them, where the rows are in front there;
-// of others, AdsFirst.  Empty: in order.
+// The axes of a value that repeats none, as its tensor has them, where the rows are in front there
+// (and behind them axes of 1 that it lacks); of others, AdsFirst.  Empty: in order.
 std::vector<int> TensorOrder(const OnnxGraph& graph, const OnnxValue& x);
 // The view whose axis i is axis order[i] of x.
 OnnxValue Reordered(const OnnxValue& x, const std::vector<int>& order);
