@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <new>
 #include <utility>
 
 #include "absl/hash/hash.h"
@@ -271,9 +272,11 @@ bool ShapePlans::Show(const Executable& model, const Request& request) {
     place.used = ++uses_;
     return false;
   }
-  bool taken = false;
-  const absl::Status status = WithinMemory([&] { taken = Take(model, request, ads, key); });
-  return status.ok() && taken;
+  try {
+    return Take(model, request, ads, key);
+  } catch (const std::bad_alloc&) {
+    return false;
+  }
 }
 
 bool ShapePlans::Take(const Executable& model, const Request& request, int64_t ads, uint64_t key) {

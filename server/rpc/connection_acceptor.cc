@@ -183,7 +183,7 @@ bool ConnectionAcceptor::HasRoomFor(const std::string& client) {
 }
 
 void ConnectionAcceptor::CountOpen() const {
-  const auto closed = [this](const Handed& handed) {
+  const auto closed = [this](const Handed& handed) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     ino_t inode = 0;
     if (InodeOf(handed.fd, inode) && inode == handed.inode) return false;
     ledger_.Forget(handed.peer);

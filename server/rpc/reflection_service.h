@@ -20,8 +20,8 @@ namespace ulfd::server {
 class ReflectionService final
     : public RpcServiceOf<ReflectionService, grpc::reflection::v1alpha::ServerReflection> {
  public:
-  // More streams than that are refused with RESOURCE_EXHAUSTED, on one connection and at all; of one
-  // client those for which HasRoom leaves no room.
+  // More streams than that are refused with RESOURCE_EXHAUSTED, on one connection and at all; and
+  // those of a client that HasRoom leaves none.
   static constexpr int kMaxOfConnection = 8;
   static constexpr size_t kMaxStreams = 256;
   // A stream without a request for that long is ended; larger requests end theirs.
