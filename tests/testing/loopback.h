@@ -20,7 +20,8 @@ inline FileDescriptor ConnectTo(int port, uint32_t host = 1) {
   sockaddr_in address{};
   address.sin_family = AF_INET;
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK + host - 1);
-  if (bind(fd.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)) != 0) {
+  // A port that is chosen before the other side is known is not used again for a minute.
+  if (host != 1 && bind(fd.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)) != 0) {
     return FileDescriptor();
   }
   address.sin_port = htons(static_cast<uint16_t>(port));
