@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <bit>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -10,6 +11,7 @@
 #include "base/status_macros.h"
 #include "engine/layers/checks.h"
 #include "engine/layers/common/function_kernel.h"
+#include "engine/layers/common/multiversion.h"
 #include "engine/layers/types/families.h"
 
 namespace ulfd::engine {
@@ -17,13 +19,47 @@ namespace {
 
 // ----------------------------------------------------------------------------------------- top_k
 
-// The better an entry the smaller its rank: by value, then by place; NaN comes behind all numbers.
-uint64_t RankOf(float value, int64_t place) {
-  uint32_t order = ~uint32_t{0};
-  if (value == value) {
-    const auto bits = std::bit_cast<uint32_t>(value + 0.0f);  // -0 is 0.
-    order = bits >> 31 != 0 ? bits : ~bits & 0x7fffffff;
+constexpr int kLanes = 16;
+
+// What decides how good an entry is: NaN as if it were the worst of numbers.
+[[gnu::always_inline]] inline float Merit(float value, float sign) {
+  return value == value ? sign * value : -std::numeric_limits<float>::infinity();
+}
+
+// Puts entries [first, end) of up to 16 columns, which begin at `x + begin[lane]`, among the best
+// of those before.  Every entry takes the place of the first that it beats, which takes the next
+// place in the same way; of equal ones the first in x beats the others.  `merits` and `places` have
+// room for k * 16.
+ULFD_MULTIVERSION void BestOf(const float* x, const int64_t* begin, int lanes, int64_t first,
+                              int64_t end, int64_t stride, float sign, int64_t k, float* merits,
+                              float* places) {
+  for (int64_t i = first; i < end; ++i) {
+    float merit[kLanes] = {}, place[kLanes];
+    for (int l = 0; l < lanes; ++l) merit[l] = Merit(x[begin[l] + i * stride], sign);
+    for (float& p : place) p = static_cast<float>(i);
+    const int64_t held = std::min(i, k);
+    for (int64_t j = 0; j < held; ++j) {
+      float *m = merits + j * kLanes, *p = places + j * kLanes;
+      for (int l = 0; l < kLanes; ++l) {
+        const float old_merit = m[l], old_place = p[l];
+        const bool beats = merit[l] > old_merit || (merit[l] == old_merit && place[l] < old_place);
+        m[l] = beats ? merit[l] : old_merit;
+        p[l] = beats ? place[l] : old_place;
+        merit[l] = beats ? old_merit : merit[l];
+        place[l] = beats ? old_place : place[l];
+      }
+    }
+    if (i < k) {
+      std::copy_n(merit, kLanes, merits + i * kLanes);
+      std::copy_n(place, kLanes, places + i * kLanes);
+    }
   }
+}
+
+// The better an entry the smaller its rank: by merit, then by place.
+uint64_t RankOf(float merit, int64_t place) {
+  const auto bits = std::bit_cast<uint32_t>(merit + 0.0f);  // -0 is 0.
+  const uint32_t order = bits >> 31 != 0 ? bits : ~bits & 0x7fffffff;
   return uint64_t{order} << 32 | static_cast<uint64_t>(place);
 }
 
@@ -31,50 +67,79 @@ class TopKKernel final : public Kernel {
  public:
   TopKKernel(int axis, int64_t k, bool smallest) : axis_(axis), k_(k), sign_(smallest ? -1 : 1) {}
   size_t ScratchBytes(absl::Span<const Tensor> in) const override {
+    if (k_ <= kFew) return static_cast<size_t>(2 * k_ * kLanes) * sizeof(float);
     return static_cast<size_t>(std::min(in[0].dims[axis_], k_ + AtOnce())) * sizeof(uint64_t);
   }
   absl::Status Run(RunContext& ctx) const override {
-    const Tensor& x = ctx.in[0];
-    const int64_t n = x.dims[axis_];
-    const Around around(x, axis_);
+    const int64_t n = ctx.in[0].dims[axis_];
+    const Around around(ctx.in[0], axis_);
     if (n < k_ && around.outer * around.inner > 0) {
       return absl::InvalidArgumentError(
           absl::StrCat("input 0: ", n, " entries along axis ", axis_, ", want ", k_, " or more"));
     }
-    auto* const best = static_cast<uint64_t*>(ctx.scratch);
-    for (int64_t o = 0; o < around.outer; ++o) {
-      for (int64_t i = 0; i < around.inner; ++i) {
-        const float* const column = x.f32() + o * n * around.inner + i;
-        if (!Choose(column, n, around.inner, best, ctx.pace)) return absl::OkStatus();
-        for (int64_t j = 0; j < k_; ++j) {
-          const auto place = static_cast<uint32_t>(best[j]);
-          const int64_t at = (o * k_ + j) * around.inner + i;
-          ctx.out[0].f32()[at] = column[place * around.inner];
-          ctx.out[1].f32()[at] = static_cast<float>(place);
-        }
-      }
-    }
+    k_ <= kFew ? ChooseFew(ctx, n, around) : ChooseMany(ctx, n, around);
     return absl::OkStatus();
   }
 
  private:
+  // Of more, going through the best for each entry takes longer than sorting.
+  static constexpr int64_t kFew = 64;
+
+  // Columns side by side.
+  void ChooseFew(RunContext& ctx, int64_t n, const Around& around) const {
+    float* const merits = static_cast<float*>(ctx.scratch);
+    float* const places = merits + k_ * kLanes;
+    const int64_t columns = around.outer * around.inner;
+    for (int64_t first = 0; first < columns; first += kLanes) {
+      const int lanes = static_cast<int>(std::min<int64_t>(kLanes, columns - first));
+      int64_t begin[kLanes];
+      for (int l = 0; l < lanes; ++l) {
+        begin[l] = (first + l) / around.inner * n * around.inner + (first + l) % around.inner;
+      }
+      const int64_t at_once = Pace::RowsAtOnce(k_ * kLanes, 1);
+      for (int64_t i = 0; i < n; i += at_once) {
+        const int64_t end = std::min(n, i + at_once);
+        if (ctx.pace.Stops((end - i) * k_ * kLanes)) return;
+        BestOf(ctx.in[0].f32(), begin, lanes, i, end, around.inner, sign_, k_, merits, places);
+      }
+      for (int l = 0; l < lanes; ++l) {
+        for (int64_t j = 0; j < k_; ++j) {
+          Put(ctx, around, n, first + l, j, static_cast<int64_t>(places[j * kLanes + l]));
+        }
+      }
+    }
+  }
+
+  void ChooseMany(RunContext& ctx, int64_t n, const Around& around) const {
+    constexpr int64_t kWork = 128;  // Of ranking an entry and choosing.
+    auto* const best = static_cast<uint64_t*>(ctx.scratch);
+    for (int64_t column = 0; column < around.outer * around.inner; ++column) {
+      const float* const x =
+          ctx.in[0].f32() + column / around.inner * n * around.inner + column % around.inner;
+      int64_t held = 0;
+      for (int64_t i = 0; i < n;) {
+        const int64_t end = std::min(n, i + AtOnce());
+        if (ctx.pace.Stops((held + end - i) * kWork)) return;
+        for (; i < end; ++i) best[held++] = RankOf(Merit(x[i * around.inner], sign_), i);
+        std::nth_element(best, best + std::min(held, k_) - 1, best + held);
+        held = std::min(held, k_);
+      }
+      std::sort(best, best + k_);
+      for (int64_t j = 0; j < k_; ++j) {
+        Put(ctx, around, n, column, j, static_cast<uint32_t>(best[j]));
+      }
+    }
+  }
   // Entries that are ranked before the best are chosen of them.
   int64_t AtOnce() const { return std::max<int64_t>(k_, 1 << 14); }
 
-  // Ranks of the k best, in order; false: nobody waits for them.
-  bool Choose(const float* x, int64_t n, int64_t stride, uint64_t* best, Pace& pace) const {
-    constexpr int64_t kWork = 128;  // Of ranking an entry and choosing.
-    int64_t held = 0;
-    for (int64_t i = 0; i < n;) {
-      const int64_t end = std::min(n, i + AtOnce());
-      if (pace.Stops((held + end - i) * kWork)) return false;
-      for (; i < end; ++i) best[held++] = RankOf(sign_ * x[i * stride], i);
-      if (held == k_) continue;
-      std::nth_element(best, best + k_ - 1, best + held);
-      held = std::min(held, k_);
-    }
-    std::sort(best, best + k_);
-    return true;
+  // The j-th best of a column.
+  void Put(RunContext& ctx, const Around& around, int64_t n, int64_t column, int64_t j,
+           int64_t place) const {
+    const int64_t outer = column / around.inner, inner = column % around.inner;
+    const int64_t at = (outer * k_ + j) * around.inner + inner;
+    ctx.out[0].f32()[at] = ctx.in[0].f32()[(outer * n + place) * around.inner + inner];
+    ctx.out[1].f32()[at] = static_cast<float>(place);
   }
 
   const int axis_;
@@ -86,7 +151,8 @@ class TopKKernel final : public Kernel {
 // Input   0 x f32, any rank above the axis.
 // Weights none.
 // Output  0 values, 1 places (whole numbers as f32): shape of x with k for the axis; level of x,
-//         unknown if the axis is 0.  Of equal entries the first is in front; NaN comes last.
+//         unknown if the axis is 0.  Of equal entries the first is in front; NaN counts as the
+//         worst of numbers.
 // Params  top_k_param: k, axis, smallest.
 // Errors  InvalidArgument for a k below 1 or above the axis, an axis that x lacks.
 // Source  ONNX TopK.
