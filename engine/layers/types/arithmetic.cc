@@ -159,13 +159,15 @@ template <int kWidth>
 
 // The sum of x in 16 partial sums: what the compiler may vectorise, and more exact than one.
 [[gnu::always_inline]] inline float Total(const float* x, int64_t n) {
-  float lanes[kLanes] = {};
-  int64_t i = 0;
-  for (; i + kLanes <= n; i += kLanes) {
-    for (int j = 0; j < kLanes; ++j) lanes[j] += x[i + j];
-  }
   float total = 0;
-  for (float lane : lanes) total += lane;
+  int64_t i = 0;
+  if (n >= kLanes) {
+    float lanes[kLanes] = {};
+    for (; i + kLanes <= n; i += kLanes) {
+      for (int j = 0; j < kLanes; ++j) lanes[j] += x[i + j];
+    }
+    for (float lane : lanes) total += lane;
+  }
   for (; i < n; ++i) total += x[i];
   return total;
 }
