@@ -244,7 +244,8 @@ def einsum_with_constants(g):
     x = g.input("x", g.random.randn(ADS, 3, 4).astype(np.float32))
     for equation, shape in (("bpe,fpe->bf", (2, 3, 4)), ("bpe,efp->bf", (4, 2, 3)),
                             ("bpe,pe->b", (3, 4)), ("bpe,epfg->bfg", (4, 3, 2, 5)),
-                            ("bpe,fge->bpgf", (2, 5, 4)), ("bpe,fpg->bgef", (2, 3, 5))):
+                            ("bpe,fge->bpgf", (2, 5, 4)), ("bpe,fpg->bgef", (2, 3, 5)),
+                            ("bpe,pf->bpf", (3, 2)), ("bpe,fpg->be", (2, 3, 5))):
         w = g.constant(g.random.randn(*shape).astype(np.float32))
         g.output(g.node("Einsum", [x, w], np.einsum(equation, x.array, w.array), rows="ads",
                         equation=equation))

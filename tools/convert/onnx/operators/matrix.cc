@@ -334,26 +334,28 @@ absl::StatusOr<bool> EinsumDense(OnnxNode& node, const Equation& equation,
   if (weight == nullptr) return false;
   const OnnxValue& value = x[1 - of_constant];
   const std::string &in = equation.terms[1 - of_constant], &matrix = equation.terms[of_constant];
-  const std::string &out = equation.out, &k = equation.summed;
-  size_t behind = out.size();  // Where the constant's own labels begin.
-  while (behind > 0 && !HasLabel(in, out[behind - 1])) --behind;
-  const std::string rest = out.substr(0, behind), n = out.substr(behind);
-  // Each label is of the rows, summed, or a column.
-  if (rest.empty() || k.empty() || in.size() != rest.size() + k.size() ||
-      matrix.size() != k.size() + n.size()) {
-    return false;
-  }
+  // Labels of the rows, of what is summed in both, and of the columns.
+  std::string rest, k, n;
   Dense dense{.sizes = {1, 1}};
   Dims columns;
-  for (const char label : k + n) {
-    const int64_t size = weight->sizes()[matrix.find(label)];
-    const bool summed = HasLabel(k, label);
-    if (summed && (!HasLabel(in, label) || value.dims[in.find(label)] != Dim::Of(size))) {
-      return false;
+  for (const char label : equation.out + equation.summed) {
+    const bool in_x = HasLabel(in, label), in_matrix = HasLabel(matrix, label);
+    const int64_t size = in_matrix ? weight->sizes()[matrix.find(label)] : 0;
+    if (!HasLabel(equation.out, label)) {
+      if (!in_x) continue;  // InOrder sums it.
+      if (!in_matrix || value.dims[in.find(label)] != Dim::Of(size)) return false;
+      k += label;
+      dense.sizes[0] *= size;
+    } else if (in_x) {
+      if (in_matrix || !n.empty()) return false;
+      rest += label;
+    } else {
+      n += label;
+      dense.sizes[1] *= size;
+      columns.push_back(Dim::Of(size));
     }
-    dense.sizes[summed ? 0 : 1] *= size;
-    if (!summed) columns.push_back(Dim::Of(size));
   }
+  if (rest.empty() || k.empty()) return false;
   ASSIGN_OR_RETURN(dense.weight, InOrder(node, *weight, matrix, k + n));
   OnnxValue rows = ByLabels(value, in, rest + k);
   Dims dims(rows.dims.begin(), rows.dims.begin() + static_cast<int>(rest.size()));
