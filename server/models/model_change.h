@@ -55,8 +55,8 @@ struct ModelChangeResult {
   std::vector<ModelOutcome> models;  // Sorted by name.
   // kRollback and kSetLabel: the version before (none: a new label); kRollback: the version after.
   std::optional<int64_t> from_version, to_version;
-  // What ends what was changed: ReloadConfig; LoadModel, of versions in quarantine or of epochs that
-  // stay out.
+  // What ends what was changed: ReloadConfig; LoadModel, of versions in quarantine or of epochs
+  // that stay out.
   enum class End : uint8_t { kReload, kLoad, kLoadEpochs };
   End end = End::kReload;
   // Whether what changed was kept for the next start; nullopt: nobody keeps it, or nothing changed.

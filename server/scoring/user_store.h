@@ -46,8 +46,8 @@ class UserStore {
   // `client`: who asks; keys of others are not theirs.  FAILED_PRECONDITION: the features are not
   // here; INVALID_ARGUMENT: no good key or version.
   absl::StatusOr<Completed> Complete(const std::string& client, ulfd::v1::PredictRequest& request);
-  // `status`: of decoding the request.  Keeps the features that it brought; features that were lent,
-  // and are those of another version of the model, are a miss: FAILED_PRECONDITION.
+  // `status`: of decoding the request.  Keeps the features that it brought; features that were
+  // lent, and are those of another version of the model, are a miss: FAILED_PRECONDITION.
   absl::Status Decoded(const Completed& user, const ulfd::v1::PredictRequest& request,
                        absl::Status status);
   int64_t bytes() const { return users_.stats().bytes; }

@@ -101,8 +101,9 @@ bool AreMergedApart(const OnnxValue& a, const OnnxValue& b) {
          ((p.IsAds() && q.IsUsers()) || (p.IsUsers() && q.IsAds()));
 }
 
-// a [.., m, k] x b [.., k, n].  Ads are rows of the product, not columns of a matrix: where m is the
-// ads, each of them has a product of its own with what the user has, or what is the same for all.
+// a [.., m, k] x b [.., k, n].  Ads are rows of the product, not columns of a matrix: where m is
+// the ads, each of them has a product of its own with what the user has, or what is the same for
+// all.
 absl::StatusOr<OnnxValue> ProductPerRow(OnnxNode& node, OnnxValue a, OnnxValue b,
                                         const std::string& out) {
   const auto has_ads = [](const OnnxValue& x) {
