@@ -417,7 +417,7 @@ connections {
     def test_reflection_streams_of_one_address_leave_some_to_others(self):
         streams = 0
         for _ in range(40):
-            connection = self.connect_from("127.0.0.2")
+            connection = self.connect_from("127.0.0.4")
             connection.send(frame(http2.SETTINGS, http2.ACK))
             for _ in range(8):
                 connection.open_stream(REFLECTION, http2.grpc_message(b"\x3a\0"), end=False)
