@@ -20,8 +20,8 @@ namespace ulfd::engine {
 namespace {
 
 // GEMMs over fewer rows than this waste most of what they load; the second: of weights that do not
-// stay in the cache, where 200 ads are one tile.
-constexpr int64_t kGemmRows = 48, kHeavyGemmRows = 208;
+// stay in the cache, where 200 ads are two tiles.
+constexpr int64_t kGemmRows = 48, kHeavyGemmRows = 100;
 constexpr int64_t kMaxTileRows = 512;
 // Light steps that may stand between heavy ones of a stage.
 constexpr int kMaxGap = 2;
