@@ -12,7 +12,6 @@
 #include "server/rpc/grpc_status.h"
 #include "server/scheduler/refusal.h"
 #include "server/system/peer.h"
-#include "server/system/room_share.h"
 
 namespace ulfd::server {
 namespace {
@@ -40,11 +39,6 @@ void Describe(const pb::FileDescriptor* file, v1::ServerReflectionResponse& resp
   }
   std::set<const pb::FileDescriptor*> seen;
   AddFile(*file, seen, *response.mutable_file_descriptor_response());
-}
-
-int Of(const std::map<std::string, int>& counts, const std::string& key) {
-  const auto found = counts.find(key);
-  return found == counts.end() ? 0 : found->second;
 }
 
 const pb::FileDescriptor* FileOfExtension(const v1::ExtensionRequest& request) {
@@ -191,20 +185,18 @@ void ReflectionService::AwaitCalls(CallReceiver& receiver) {
 grpc::Status ReflectionService::Add(Stream* stream, const std::string& peer) {
   MutexLock lock(mu_);
   if (ended_) return ToGrpcStatus(ShuttingDown());
-  const auto open = static_cast<int64_t>(streams_.size());
-  const int of_connection = Of(of_connection_, peer), of_client = Of(of_client_, ClientOf(peer));
-  if (!SharesPeer(peer) && of_connection >= kMaxOfConnection) {
+  const auto it = of_connection_.find(peer);
+  if (!SharesPeer(peer) && it != of_connection_.end() && it->second >= kMaxOfConnection) {
     return {grpc::StatusCode::RESOURCE_EXHAUSTED,
             absl::StrCat("reflection: ", kMaxOfConnection, " streams on this connection already")};
   }
-  if (!HasRoom(open, of_client, 1, kMaxStreams)) {
+  if (!room_.Take(ClientOf(peer), 1)) {
     return {grpc::StatusCode::RESOURCE_EXHAUSTED,
-            absl::StrCat("reflection: ", open, " streams are open, ", of_client,
-                         " of this client, limit ", kMaxStreams)};
+            absl::StrCat("reflection: ", streams_.size(), " streams are open, limit ", kMaxStreams,
+                         ", of which a part is left to other clients")};
   }
   streams_.insert(stream);
   ++of_connection_[peer];
-  ++of_client_[ClientOf(peer)];
   return grpc::Status::OK;
 }
 
@@ -212,8 +204,7 @@ void ReflectionService::Remove(Stream* stream, const std::string& peer) {
   MutexLock lock(mu_);
   if (streams_.erase(stream) == 0) return;
   if (--of_connection_[peer] == 0) of_connection_.erase(peer);
-  const std::string client = ClientOf(peer);
-  if (--of_client_[client] == 0) of_client_.erase(client);
+  room_.Release(ClientOf(peer), 1);
 }
 
 void ReflectionService::EndStreams() {

@@ -13,6 +13,7 @@
 #include "base/mutex.h"
 #include "proto/reflection.grpc.pb.h"
 #include "server/rpc/call_receiver.h"
+#include "server/system/room_share.h"
 
 namespace ulfd::server {
 
@@ -45,7 +46,7 @@ class ReflectionService final
   Mutex mu_;  // Before a stream's own.
   std::set<Stream*> streams_ ABSL_GUARDED_BY(mu_);
   std::map<std::string, int> of_connection_ ABSL_GUARDED_BY(mu_);  // By peer.
-  std::map<std::string, int> of_client_ ABSL_GUARDED_BY(mu_);      // By ClientOf.
+  SharedRoom room_{kMaxStreams};
   bool ended_ ABSL_GUARDED_BY(mu_) = false;
 };
 
