@@ -143,6 +143,19 @@ def best_steps_in_order(g):
     g.output(g.binary("Mul", kept, g.constant(np.array(2, np.float32))))
 
 
+def few_and_many_of_the_best(g):
+    """Up to 64 are chosen in another way than more; many are equal, the first of which come first."""
+    x = g.input("x", g.random.randint(-9, 10, (ADS, 120, 2)).astype(np.float32))
+    for largest in (0, 1):
+        for k in (64, 65, 120):
+            at = np.argsort(-x.array if largest else x.array, 1, kind="stable")[:, :k]
+            names = [g.fresh("best"), g.fresh("at")]
+            g.nodes.append(helper.make_node("TopK", [x.name, g.ints(k).name], names, axis=1,
+                                            largest=largest))
+            g.output(g.keep(Value(names[0], np.take_along_axis(x.array, at, 1), "ads")))
+            g.output(g.keep(Value(names[1], at.astype(np.float32), "ads")))
+
+
 def gates_of_the_best(g):
     """A mixture of the two best of three experts."""
     x = g.input("x", g.random.randn(ADS, 4).astype(np.float32))
@@ -530,7 +543,7 @@ def rows_squeezed(g):
 
 
 PATTERNS = [no_columns_assigned, rows_that_a_mask_chooses, places_of_chosen_rows,
-            best_steps_in_order, gates_of_the_best, entries_added_up,
+            best_steps_in_order, few_and_many_of_the_best, gates_of_the_best, entries_added_up,
             entries_of_constant_places,
             rows_sorted_and_back, order_sorted, last_step_of_a_length, steps_assigned, column_replaced,
             slices_assigned, step_of_each_row, masked_select, merged_heads, sums_across_rows,
