@@ -6,11 +6,15 @@
 #include <cstdint>
 #include <cstring>
 #include <filesystem>
+#include <numeric>
+#include <optional>
 #include <utility>
 #include <vector>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "base/file.h"
 #include "base/status_macros.h"
 #include "base/text.h"
@@ -104,11 +108,27 @@ absl::Status ReadSafetensor(const nlohmann::json& tensor, int64_t text_end, Arra
   return absl::OkStatus();
 }
 
+constexpr char kKeys[] = "keys", kRows[] = "rows";
+
+// Which array of a file holds the rows: the one of that name, or the only one.
+absl::StatusOr<std::string> NameOfRows(const std::string& path, std::vector<std::string> names) {
+  if (absl::c_linear_search(names, kRows)) return kRows;
+  std::erase(names, kKeys);
+  if (names.size() == 1) return names[0];
+  return Bad(path, absl::StrCat("has no array \"rows\", nor a single one: ",
+                                Printable(absl::StrJoin(names, ", "), 200)));
+}
+
+struct TableArrays {
+  std::optional<ArrayFile> keys;  // Nothing: rows go by number, from 0.
+  ArrayFile rows;
+};
+
 // Of a safetensors file: eight bytes have the length of a JSON text, which says of each tensor
 // where it lies behind the text.
-absl::StatusOr<ArrayFile> OpenSafetensor(const std::string& path, const std::string& name) {
+absl::StatusOr<TableArrays> OpenSafetensors(const std::string& path) {
   constexpr uint64_t kMostTextBytes = 100'000'000;  // Of the format.
-  ASSIGN_OR_RETURN(InputFile file, InputFile::Open(path));
+  ASSIGN_OR_RETURN(const InputFile file, InputFile::Open(path));
   uint64_t length = 0;
   ASSIGN_OR_RETURN(size_t got, file.ReadAt(0, reinterpret_cast<char*>(&length), sizeof length));
   const int64_t room = file.size() - static_cast<int64_t>(sizeof length);
@@ -120,31 +140,51 @@ absl::StatusOr<ArrayFile> OpenSafetensor(const std::string& path, const std::str
   ASSIGN_OR_RETURN(got, file.ReadAt(sizeof length, text.data(), text.size()));
   text.resize(got);
   const nlohmann::json tensors = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
-  const auto tensor = tensors.find(name);
-  if (!tensors.is_object() || tensor == tensors.end()) {
-    return Bad(path, absl::StrCat("has no tensor ", Quote(name)));
+  if (!tensors.is_object()) return Bad(path, "the text of its safetensors is no JSON object");
+  std::vector<std::string> names;
+  for (const auto& [name, tensor] : tensors.items()) {
+    if (name != "__metadata__") names.push_back(name);
   }
-  ArrayFile array{.file = std::move(file)};
   const int64_t text_end = static_cast<int64_t>(sizeof length + length);
-  RETURN_IF_ERROR(Annotate(ReadSafetensor(*tensor, text_end, array),
-                           absl::StrCat(path, ": tensor ", Quote(name))));
-  return array;
+  const auto open = [&](const std::string& name) -> absl::StatusOr<ArrayFile> {
+    ASSIGN_OR_RETURN(InputFile again, InputFile::Open(path));
+    ArrayFile array{.file = std::move(again)};
+    RETURN_IF_ERROR(Annotate(ReadSafetensor(tensors[name], text_end, array),
+                             absl::StrCat(path, ": tensor ", Quote(name))));
+    return array;
+  };
+  ASSIGN_OR_RETURN(const std::string name, NameOfRows(path, names));
+  std::optional<ArrayFile> keys;
+  if (tensors.contains(kKeys)) {
+    ASSIGN_OR_RETURN(keys, open(kKeys));
+  }
+  ASSIGN_OR_RETURN(ArrayFile rows, open(name));
+  return TableArrays{std::move(keys), std::move(rows)};
 }
 
-absl::Status CheckPair(const std::string& keys_path, NpyType key_type,
-                       absl::Span<const int64_t> key_dims, const std::string& path,
-                       NpyType row_type, absl::Span<const int64_t> row_dims) {
-  if (engine::IsFloat(key_type)) {
-    return Bad(keys_path, absl::StrCat("keys are ", Name(key_type), ", want integers"));
+absl::Status CheckKeys(const std::string& path, NpyType type, absl::Span<const int64_t> dims,
+                       int64_t rows) {
+  if (engine::IsFloat(type)) {
+    return Bad(path, absl::StrCat("keys are ", Name(type), ", want integers"));
   }
-  if (!engine::IsFloat(row_type)) {
-    return Bad(path, absl::StrCat("rows are ", Name(row_type), ", want floats"));
+  if (dims.size() != 1) return Bad(path, "keys have not one dimension");
+  if (dims[0] == rows) return absl::OkStatus();
+  return Bad(path, absl::StrCat(dims[0], " keys and ", rows, " rows"));
+}
+
+absl::Status CheckRows(const std::string& path, NpyType type, absl::Span<const int64_t> dims) {
+  if (!engine::IsFloat(type)) {
+    return Bad(path, absl::StrCat("rows are ", Name(type), ", want floats"));
   }
-  if (key_dims.size() != 1) return Bad(keys_path, "keys have not one dimension");
-  if (row_dims.size() != 2) return Bad(path, "rows have not two dimensions");
-  if (row_dims[1] < 1) return Bad(path, "rows have no values");
-  if (key_dims[0] == row_dims[0]) return absl::OkStatus();
-  return Bad(path, absl::StrCat(key_dims[0], " keys and ", row_dims[0], " rows"));
+  if (dims.size() != 2) return Bad(path, "rows have not two dimensions");
+  return dims[1] < 1 ? Bad(path, "rows have no values") : absl::OkStatus();
+}
+
+// `count` numbers from `first` on.
+std::vector<int64_t> Numbers(int64_t first, int64_t count) {
+  std::vector<int64_t> numbers(static_cast<size_t>(count));
+  std::iota(numbers.begin(), numbers.end(), first);
+  return numbers;
 }
 
 // Gives `count` rows to the sink.
@@ -183,34 +223,64 @@ absl::StatusOr<std::string> ReadPiece(const ArrayFile& array, int64_t first, int
   return engine::TransposeFortran(piece, {count, width}, static_cast<size_t>(size));
 }
 
-absl::Status ReadPair(const ArrayFile& keys, const ArrayFile& rows, engine::RowSink& sink) {
+absl::Status ReadArrays(const TableArrays& arrays, engine::RowSink& sink) {
+  const auto& [keys, rows] = arrays;
   const std::string& path = rows.file.path();
-  RETURN_IF_ERROR(CheckPair(keys.file.path(), keys.type, keys.dims, path, rows.type, rows.dims));
+  RETURN_IF_ERROR(CheckRows(path, rows.type, rows.dims));
+  if (keys.has_value()) {
+    RETURN_IF_ERROR(CheckKeys(keys->file.path(), keys->type, keys->dims, rows.dims[0]));
+  }
+  const NpyType key_type = keys.has_value() ? keys->type : NpyType::kInt64;
   const int64_t all = rows.dims[0], dim = rows.dims[1];
   RETURN_IF_ERROR(Annotate(sink.Begin(dim, all), path));
   const int64_t most =
       std::max<int64_t>(1, static_cast<int64_t>(kPieceBytes / engine::SizeOf(rows.type)) / dim);
   for (int64_t first = 0; first < all; first += most) {
     const int64_t count = std::min(most, all - first);
-    ASSIGN_OR_RETURN(const std::string ids, ReadPiece(keys, first, count, 1));
+    std::vector<int64_t> ids;
+    if (keys.has_value()) {
+      ASSIGN_OR_RETURN(const std::string piece, ReadPiece(*keys, first, count, 1));
+      ids = engine::ToInt64(key_type, piece.data(), static_cast<size_t>(count));
+    } else {
+      ids = Numbers(first, count);
+    }
     ASSIGN_OR_RETURN(const std::string values, ReadPiece(rows, first, count, dim));
-    const auto ints = engine::ToInt64(keys.type, ids.data(), static_cast<size_t>(count));
     const auto floats =
         engine::ToFloat32(rows.type, values.data(), static_cast<size_t>(count * dim));
-    RETURN_IF_ERROR(Annotate(AddRows(keys.type, ints, floats, sink), path));
+    RETURN_IF_ERROR(Annotate(AddRows(key_type, ids, floats, sink), path));
   }
   return absl::OkStatus();
 }
 
-absl::Status ReadNpzPair(const std::string& path, engine::RowSink& sink) {
+absl::Status ReadNpzArrays(const std::string& path, engine::RowSink& sink) {
   ASSIGN_OR_RETURN(const engine::NpzArrays arrays, engine::ReadNpz(path));
-  const auto keys = arrays.find("keys"), rows = arrays.find("rows");
-  if (keys == arrays.end()) return Bad(path, "has no array \"keys\"");
-  if (rows == arrays.end()) return Bad(path, "has no array \"rows\"");
-  const engine::NpyArray &k = keys->second, &r = rows->second;
-  RETURN_IF_ERROR(CheckPair(path, k.type, k.dims, path, r.type, r.dims));
-  RETURN_IF_ERROR(Annotate(sink.Begin(r.dims[1], r.dims[0]), path));
-  return Annotate(AddRows(k.type, k.ToInt64(), r.ToFloat32(), sink), path);
+  std::vector<std::string> names;
+  for (const auto& [name, array] : arrays) names.push_back(name);
+  ASSIGN_OR_RETURN(const std::string name, NameOfRows(path, names));
+  const engine::NpyArray& rows = arrays.at(name);
+  RETURN_IF_ERROR(CheckRows(path, rows.type, rows.dims));
+  NpyType key_type = NpyType::kInt64;
+  std::vector<int64_t> ids;
+  if (const auto keys = arrays.find(kKeys); keys != arrays.end()) {
+    key_type = keys->second.type;
+    RETURN_IF_ERROR(CheckKeys(path, key_type, keys->second.dims, rows.dims[0]));
+    ids = keys->second.ToInt64();
+  } else {
+    ids = Numbers(0, rows.dims[0]);
+  }
+  RETURN_IF_ERROR(Annotate(sink.Begin(rows.dims[1], rows.dims[0]), path));
+  return Annotate(AddRows(key_type, ids, rows.ToFloat32(), sink), path);
+}
+
+// KEYS.npy ROWS.npy, or a matrix of rows alone.  Goes on to the last file that it takes.
+absl::Status ReadNpyArrays(absl::Span<const std::string> inputs, size_t& i, engine::RowSink& sink) {
+  ASSIGN_OR_RETURN(ArrayFile first, OpenNpy(inputs[i]));
+  if (first.dims.size() == 2) return ReadArrays({std::nullopt, std::move(first)}, sink);
+  if (i + 1 == inputs.size()) {
+    return Bad(inputs[i], "an .npy file of keys wants one of rows after it");
+  }
+  ASSIGN_OR_RETURN(ArrayFile rows, OpenNpy(inputs[++i]));
+  return ReadArrays({std::move(first), std::move(rows)}, sink);
 }
 
 absl::Status ReadDirectory(const std::string& path, engine::RowSink& sink) {
@@ -222,12 +292,15 @@ absl::Status ReadDirectory(const std::string& path, engine::RowSink& sink) {
     return Bad(path, absl::StrCat("key has ", key_file.size(), " bytes and emb_vector ",
                                   row_file.size(), ": no keys of 8 bytes with rows of floats"));
   }
-  const ArrayFile keys{std::move(key_file), 0, NpyType::kInt64, {count}};
-  const ArrayFile rows{std::move(row_file), 0, NpyType::kFloat32, {count, row_bytes / 4}};
-  return ReadPair(keys, rows, sink);
+  return ReadArrays(
+      {.keys = ArrayFile{std::move(key_file), 0, NpyType::kInt64, {count}},
+       .rows = ArrayFile{std::move(row_file), 0, NpyType::kFloat32, {count, row_bytes / 4}}},
+      sink);
 }
 
 absl::Status ReadTableFile(const std::string& path, engine::RowSink& sink) {
+  // Or what is damaged would have good sums in the table that is built.
+  RETURN_IF_ERROR(engine::VerifyTableFile(path, [](uint64_t, uint64_t) {}));
   ASSIGN_OR_RETURN(const InputFile file, InputFile::Open(path));
   ASSIGN_OR_RETURN(const auto rows, engine::OpenTableFile(file));
   RETURN_IF_ERROR(Annotate(sink.Begin(rows->dim, rows->rows), path));
@@ -258,19 +331,14 @@ absl::Status ReadRows(absl::Span<const std::string> inputs, engine::RowSink& sin
     }
     ASSIGN_OR_RETURN(const std::string head, Beginning(path));
     if (absl::StartsWith(head, "\x93NUMPY")) {
-      if (i + 1 == inputs.size())
-        return Bad(path, "an .npy file of keys wants one of rows after it");
-      ASSIGN_OR_RETURN(const ArrayFile keys, OpenNpy(path));
-      ASSIGN_OR_RETURN(const ArrayFile rows, OpenNpy(inputs[++i]));
-      RETURN_IF_ERROR(ReadPair(keys, rows, sink));
+      RETURN_IF_ERROR(ReadNpyArrays(inputs, i, sink));
     } else if (absl::StartsWith(head, "ULFT")) {
       RETURN_IF_ERROR(ReadTableFile(path, sink));
     } else if (absl::StartsWith(head, "PK")) {
-      RETURN_IF_ERROR(ReadNpzPair(path, sink));
+      RETURN_IF_ERROR(ReadNpzArrays(path, sink));
     } else if (head.size() == 9 && head[8] == '{') {
-      ASSIGN_OR_RETURN(const ArrayFile keys, OpenSafetensor(path, "keys"));
-      ASSIGN_OR_RETURN(const ArrayFile rows, OpenSafetensor(path, "rows"));
-      RETURN_IF_ERROR(ReadPair(keys, rows, sink));
+      ASSIGN_OR_RETURN(const TableArrays arrays, OpenSafetensors(path));
+      RETURN_IF_ERROR(ReadArrays(arrays, sink));
     } else {
       RETURN_IF_ERROR(engine::ReadTextTable(path, {.csv = true}, sink).status());
     }

@@ -15,8 +15,9 @@ namespace ulfd::tools {
 //   a text table; its first line may name the columns;
 //   a table file;
 //   two .npy files in a row: keys [rows], integers that fit int64, and rows [rows, dim], any float;
-//   an .npz file with such arrays "keys" and "rows", which is read whole;
-//   a safetensors file with such tensors "keys" and "rows";
+//   an .npy file of rows, whose keys are their numbers, from 0;
+//   an .npz file, which is read whole, or a safetensors file with such arrays "keys" and "rows"; of
+//   another name where there is but one beside the keys, and by number where there are no keys;
 //   a directory with the files key (int64) and emb_vector (float32) of HugeCTR's parameter server.
 // Errors name the file.
 absl::Status ReadRows(absl::Span<const std::string> inputs, engine::RowSink& sink);
