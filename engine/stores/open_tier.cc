@@ -62,8 +62,9 @@ class OpenTiers {
 absl::StatusOr<std::unique_ptr<const RowStore>> OpenRedis(const pb::RedisTable& table,
                                                           const RedisClusters* redis) {
   if (redis == nullptr) {
-    return absl::NotFoundError(absl::StrCat("Redis cluster \"", table.cluster(),
-                                            "\": is known to a daemon that has it configured"));
+    return absl::NotFoundError(
+        absl::StrCat("Redis cluster \"", table.cluster(),
+                     "\": is known to a daemon that has it configured, and to `ulf` by --redis"));
   }
   ASSIGN_OR_RETURN(std::shared_ptr<RedisCluster> cluster, redis->Get(table.cluster()));
   return OpenRedis(std::move(cluster), table.table());

@@ -325,6 +325,31 @@ class RedisTest(AdminDaemonTest):
         self.assertIn('key "{wide}"', version(94, 'table: "items"', 'table: "wide"'))
 
 
+    def test_offline_commands_read_the_cluster(self):
+        stored, memory = (os.path.join(self.repository, name) for name in ("stored", "shop"))
+        where = f"--redis={self.cluster.nodes[0]}"
+        inputs = os.path.join(self.repository, "..", "inputs.npz")
+        np.savez(inputs, **shop().inputs(7, 1))
+        scores = []
+        for model, flags in ((memory, ()), (stored, (where,))):
+            scores.append(inputs + str(len(scores)))
+            code, out, err = ulf("score", model, f"--inputs={inputs}", f"--outputs={scores[-1]}",
+                                 *flags)
+            self.assertEqual(code, 0, out + err)
+        self.assertEqual(ulf("compare", *scores, "--tolerance=0")[0], 0)
+        code, _, err = ulf("score", stored, f"--inputs={inputs}")
+        self.assertEqual(code, 1)
+        self.assertIn("by --redis", err)
+        self.assertEqual(ulf("inspect", stored, where)[0], 0)
+        rows = os.path.join(self.repository, "..", "rows")
+        with open(rows, "w", encoding="utf-8") as file:
+            file.write("1,1,2,3\n")
+        push_delta = ("table", "push", stored, "--epoch=1", f"put:item_table={rows}")
+        code, _, err = ulf(*push_delta, where)
+        self.assertEqual(code, 1)
+        self.assertIn("rows of 3 values, want", err)
+
+
 class Garbage(socketserver.StreamRequestHandler):
     def handle(self):
         self.request.recv(1000)

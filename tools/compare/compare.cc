@@ -80,7 +80,7 @@ absl::Status RunCompare(Args args) {
   ScoreFlags scores;
   scores.AddTo(flags);
   ModelFlags model_flags(flags);
-  model_flags.AddEpoch(flags);
+  model_flags.AddTables(flags);
   model_flags.AddBackend(flags);
   ASSIGN_OR_RETURN(const std::vector<std::string> positional, flags.Parse(args, 2, 2));
   const bool models = flags.IsSet("requests");

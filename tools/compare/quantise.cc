@@ -270,7 +270,7 @@ absl::Status RunQuantise(Args args) {
             &options.max_error, 0);
   flags.Add("output", "Where the manifest is written.", &options.output);
   ModelFlags model_flags(flags);
-  model_flags.AddEpoch(flags);
+  model_flags.AddTables(flags);
   ASSIGN_OR_RETURN(const std::vector<std::string> positional, flags.Parse(args, 1, 1));
   if (options.scores.requests.empty()) return UsageError("--requests is needed");
   ASSIGN_OR_RETURN(options.precision, engine::ParsePrecision(precision));

@@ -114,7 +114,7 @@ absl::Status RunExplain(Args args) {
   flags.Add("html", "File to write a picture of the graph and of the steps to.", &options.html);
   flags.Add("json", "File to write everything to, for programs.", &options.json);
   ModelFlags model_flags(flags);
-  model_flags.AddEpoch(flags);
+  model_flags.AddTables(flags);
   model_flags.AddBackend(flags);
   ASSIGN_OR_RETURN(const std::vector<std::string> positional, flags.Parse(args, 1, 1));
   RETURN_IF_ERROR(Check(options, flags));

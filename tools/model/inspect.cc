@@ -117,7 +117,7 @@ absl::Status RunInspect(Args args) {
   flags.Add("json", "Prints JSON for programs.", &json);
   flags.Add("types", "Prints the layer types that the engine knows instead of a model.", &types);
   ModelFlags model_flags(flags);
-  model_flags.AddEpoch(flags);
+  model_flags.AddTables(flags);
   ASSIGN_OR_RETURN(const std::vector<std::string> positional, flags.Parse(args, 0, 1));
   if (types != positional.empty()) return UsageError("one of MODELDIR and --types is needed");
   RETURN_IF_ERROR(flags.Only(!types, "a model", {"epoch"}));

@@ -63,6 +63,20 @@ absl::Status ModelFlags::Load() {
   return absl::OkStatus();
 }
 
+absl::StatusOr<const engine::RedisClusters*> ModelFlags::RedisOf(
+    const std::string& version_directory) {
+  if (!redis_flags_.has_value()) return nullptr;
+  RETURN_IF_ERROR(redis_flags_->Check());
+  if (redis_flags_->node().empty()) return nullptr;
+  ASSIGN_OR_RETURN(const engine::ModelDirectory directory,
+                   engine::OpenModelDirectory(version_directory));
+  std::vector<std::string> names;
+  for (const auto& table : directory.manifest.tables()) {
+    if (table.store().has_redis()) names.push_back(table.store().redis().cluster());
+  }
+  return redis_.emplace_back(redis_flags_->Clusters(names)).get();
+}
+
 absl::StatusOr<std::unique_ptr<const engine::Model>> ModelFlags::LoadModel(
     const std::string& directory, std::vector<engine::InputShape> inputs,
     std::optional<engine::PrecisionChoice> precision) {
@@ -71,6 +85,7 @@ absl::StatusOr<std::unique_ptr<const engine::Model>> ModelFlags::LoadModel(
                               .precision = std::move(precision),
                               .inputs = std::move(inputs),
                               .layer_types = types()};
+  ASSIGN_OR_RETURN(options.redis, RedisOf(options.directory));
   if (backend_.has_value()) options.backend = *backend_;
   if (precision_.has_value()) options.precision.emplace().model = *precision_;
   ASSIGN_OR_RETURN(std::unique_ptr<const engine::Model> model, engine::Model::Load(options));

@@ -1,5 +1,5 @@
-// How commands load a model, with --layer_plugins, --epoch and, where they run it, --backend and
-// --precision.
+// How commands load a model, with --layer_plugins, --epoch, --redis and, where they run it,
+// --backend and --precision.
 // SPDX-License-Identifier: Apache-2.0
 #ifndef ULFD_TOOLS_MODEL_MODEL_FLAGS_H_
 #define ULFD_TOOLS_MODEL_MODEL_FLAGS_H_
@@ -14,6 +14,8 @@
 #include "base/flags/flag_set.h"
 #include "engine/layers/plugin.h"
 #include "engine/runtime/model.h"
+#include "engine/stores/redis_store.h"
+#include "tools/model/redis_flags.h"
 
 namespace ulfd::tools {
 
@@ -29,10 +31,13 @@ class ModelFlags {
     flags.Add("layer_plugins", "Shared libraries with further layer types, separated by commas.",
               &paths_);
   }
-  void AddEpoch(FlagSet& flags) {
+  // Of commands that load models: --epoch, and where tables in Redis are.
+  void AddTables(FlagSet& flags) {
+    AddRedis(flags);
     flags.Add("epoch", "The last delta of the version to apply; 0: none, -1: all, as the daemon.",
               &epoch_, -1);
   }
+  void AddRedis(FlagSet& flags) { redis_flags_.emplace(flags, "Of models with tables in Redis"); }
   void AddBackend(FlagSet& flags) {
     AddChoice(flags, "backend",
               "What computes products with weights: auto, onednn or native; by default as the "
@@ -46,6 +51,11 @@ class ModelFlags {
   // After FlagSet::Parse.
   absl::Status Load();
   absl::Span<const engine::LayerType* const> types() const { return plugins_.types(); }
+  // REQUIRES: AddRedis or AddTables.
+  const RedisFlags& redis() const { return *redis_flags_; }
+  // Where the tables in Redis of a version directory are; null: --redis does not say.  Valid until
+  // this object ends.
+  absl::StatusOr<const engine::RedisClusters*> RedisOf(const std::string& version_directory);
   // Load, and the model in VersionDirectory(directory) with its deltas, planned for `inputs`.
   // `precision`: instead of the manifest's.  What is said of deltas that the daemon would refuse
   // goes to standard error; NOT_FOUND for an epoch that there is not.
@@ -70,6 +80,8 @@ class ModelFlags {
   std::optional<engine::Precision> precision_;
   int64_t epoch_ = -1;
   engine::LayerPlugins plugins_;
+  std::optional<RedisFlags> redis_flags_;
+  std::vector<std::unique_ptr<engine::RedisClusters>> redis_;
 };
 
 }  // namespace ulfd::tools

@@ -105,7 +105,7 @@ absl::Status RunScore(Args args) {
   flags.Add("dump_all", "Writes every tensor of the graph to --outputs, not only its outputs.",
             &dump_all);
   ModelFlags model_flags(flags);
-  model_flags.AddEpoch(flags);
+  model_flags.AddTables(flags);
   model_flags.AddBackend(flags);
   ASSIGN_OR_RETURN(const std::vector<std::string> positional, flags.Parse(args, 1, 1));
   if (inputs.empty()) return UsageError("--inputs is needed");

@@ -41,6 +41,7 @@
 #include "tools/cli/commands.h"
 #include "tools/cli/interrupt.h"
 #include "tools/cli/text_table.h"
+#include "tools/model/model_flags.h"
 #include "tools/table/row_sources.h"
 
 namespace ulfd::tools {
@@ -89,8 +90,8 @@ class NewEpoch {
 
  private:
   absl::Status Lock();
-  // Null where it cannot be loaded: no model is there yet, or tables lie in Redis, of which the
-  // daemon alone knows where.
+  // Null where it cannot be loaded: no model is there yet, or tables lie in Redis and nobody says
+  // where.
   absl::StatusOr<std::unique_ptr<const engine::LoadedModel>> LoadedVersion() const;
   // Whether the daemon would apply it.
   absl::Status Check() const;
@@ -114,11 +115,14 @@ absl::StatusOr<std::unique_ptr<const engine::LoadedModel>> NewEpoch::LoadedVersi
   const auto directory = engine::OpenModelDirectory(options_.version_directory);
   if (absl::IsNotFound(directory.status())) return nullptr;
   RETURN_IF_ERROR(directory.status());
+  ASSIGN_OR_RETURN(const engine::RedisClusters* const redis,
+                   options_.model_flags->RedisOf(options_.version_directory));
   for (const auto& table : directory->manifest.tables()) {
-    if (table.store().has_redis()) return nullptr;
+    if (table.store().has_redis() && redis == nullptr) return nullptr;
   }
-  return engine::LoadModel(
-      {.directory = options_.version_directory, .layer_types = options_.layer_types});
+  return engine::LoadModel({.directory = options_.version_directory,
+                            .layer_types = options_.model_flags->types(),
+                            .redis = redis});
 }
 
 absl::Status NewEpoch::Lock() {
@@ -301,7 +305,8 @@ absl::Status PushDelta(const PushOptions& options, absl::Span<const std::string>
   }
   RETURN_IF_ERROR(epoch.Publish());
   absl::PrintF("%s\n", engine::EpochDirectory(options.version_directory, options.epoch));
-  if (!epoch.checked()) absl::PrintF("not checked: no model is there, or tables lie in Redis\n");
+  if (!epoch.checked())
+    absl::PrintF("not checked: no model is there, or tables lie in Redis (--redis)\n");
   return absl::OkStatus();
 }
 

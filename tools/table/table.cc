@@ -16,7 +16,6 @@
 #include "absl/strings/str_join.h"
 #include "absl/time/time.h"
 #include "base/file.h"
-#include "base/host_port.h"
 #include "base/new_file.h"
 #include "base/status_macros.h"
 #include "base/text.h"
@@ -115,7 +114,7 @@ class CountingSink final : public engine::RowSink {
 // What `build` was told.
 struct BuildOptions {
   std::string out, to = "file";
-  engine::RedisOptions redis;
+  const RedisFlags* redis = nullptr;
   int64_t partitions = 256;
   absl::Span<const std::string> inputs;
   engine::RowFormat format = engine::RowFormat::kFp32;
@@ -174,8 +173,8 @@ absl::Status BuildStore(const BuildOptions& options) {
   RETURN_IF_ERROR(ReadRows(options.inputs, sink));
   absl::StatusOr<engine::RowReport> report;
   if (options.to == "redis") {
-    const engine::RedisClusters clusters(std::vector{options.redis});
-    ASSIGN_OR_RETURN(const auto cluster, clusters.Get(options.redis.name));
+    const auto clusters = options.redis->Clusters({options.redis->node()});
+    ASSIGN_OR_RETURN(const auto cluster, clusters->Get(options.redis->node()));
     const engine::RedisTableOptions table{.table = options.out,
                                           .partitions = static_cast<uint32_t>(options.partitions)};
     report = engine::WriteRedis(*cluster, table, rows, RowsWritten(progress));
@@ -259,37 +258,21 @@ absl::Status CheckFlags(const FlagSet& flags, absl::string_view action, absl::st
   const bool build = action == "build", push = action == "push";
   RETURN_IF_ERROR(flags.Only(build || push, "build and push", {"rows", "memory"}));
   RETURN_IF_ERROR(flags.Only(build, "build", {"to"}));
-  RETURN_IF_ERROR(flags.Only(build && to == "redis", "build --to=redis",
-                             {"redis", "redis_user", "redis_password_file", "redis_ca",
-                              "redis_certificate", "redis_key", "partitions"}));
+  RETURN_IF_ERROR(flags.Only(build && to == "redis", "build --to=redis", {"partitions"}));
+  RETURN_IF_ERROR(
+      flags.Only((build && to == "redis") || push, "build --to=redis and push", {"redis"}));
   return flags.Only(push, "push", {"epoch", "base_epoch", "event_time", "layer_plugins"});
 }
 
 absl::Status Build(const BuildOptions& options) {
   CatchInterrupts();
-  if (options.to == "redis" && options.redis.name.empty()) {
+  RETURN_IF_ERROR(options.redis->Check());
+  if (options.to == "redis" && options.redis->node().empty()) {
     return UsageError("--to=redis wants --redis");
-  }
-  if (options.to == "redis" && !IsHostAndPort(options.redis.name)) {
-    return UsageError(absl::StrCat("--redis: ", Quote(options.redis.name), ", want ADDRESS:PORT"));
   }
   if (options.to == "file") return BuildFile(options);
   if (options.to == "rocksdb" || options.to == "redis") return BuildStore(options);
   return UsageError(absl::StrCat("--to: ", options.to, ", want file, rocksdb or redis"));
-}
-
-void AddRedisFlags(FlagSet& flags, BuildOptions& options) {
-  flags.Add("redis", "--to=redis: ADDRESS:PORT of a node of the cluster.", &options.redis.name);
-  flags.Add("redis_user", "--to=redis: the user; default: Redis's own.", &options.redis.username);
-  flags.Add("redis_password_file", "--to=redis: its first line is the password.",
-            &options.redis.password_file);
-  flags.Add("redis_ca", "--to=redis: speaks TLS; PEM of who issued the nodes' certificates.",
-            &options.redis.ca_file);
-  flags.Add("redis_certificate", "--to=redis: certificate to show, PEM.",
-            &options.redis.certificate_file);
-  flags.Add("redis_key", "--to=redis: its key, PEM.", &options.redis.key_file);
-  flags.Add("partitions", "--to=redis: hash tags that a new table is spread over.",
-            &options.partitions, 1, 16384);
 }
 
 }  // namespace
@@ -300,7 +283,8 @@ absl::Status RunTable(Args args) {
   int64_t memory_mib = 256, epoch = 0, base_epoch = 0;
   FlagSet flags(kSynopsis, kDescription);
   flags.Add("to", "build: file, rocksdb or redis.", &options.to);
-  AddRedisFlags(flags, options);
+  flags.Add("partitions", "--to=redis: hash tags that a new table is spread over.",
+            &options.partitions, 1, 16384);
   flags.Add("rows", "build: fp32, fp16, bf16, or int8: a byte per value, scale and offset per row.",
             &format_name);
   flags.Add("memory", "build: MiB for rows that are sorted; beside it half a byte for each row.",
@@ -312,6 +296,7 @@ absl::Status RunTable(Args args) {
   flags.Add("event_time", "push: up to when the rows are true, as 2026-01-31T12:00:00Z, or now.",
             &event_time);
   ModelFlags model_flags(flags);
+  model_flags.AddRedis(flags);
   ASSIGN_OR_RETURN(std::vector<std::string> words, flags.Parse(args, 2, 1 << 20));
   const std::string& action = words[0];
   RETURN_IF_ERROR(CheckFlags(flags, action, options.to));
@@ -326,7 +311,7 @@ absl::Status RunTable(Args args) {
                  .epoch = epoch,
                  .format = *format,
                  .memory_bytes = memory_mib << 20,
-                 .layer_types = model_flags.types()});
+                 .model_flags = &model_flags});
   }
   if (action == "build") {
     if (words.size() < 3) return UsageError("build wants OUT.ulft and at least one INPUT");
@@ -334,7 +319,7 @@ absl::Status RunTable(Args args) {
     options.inputs = absl::MakeSpan(words).subspan(2);
     options.format = *format;
     options.memory_bytes = memory_mib << 20;
-    options.redis.nodes = {options.redis.name};
+    options.redis = &model_flags.redis();
     return Build(options);
   }
   if (action == "export" && words.size() <= 3) {
