@@ -179,26 +179,37 @@ absl::Status CheckSame(const pb::StoredTable& there, const pb::StoredTable& want
                                                  wanted.format(), ": choose another name"));
 }
 
+// Of all rows.  INVALID_ARGUMENT if an id has two: before one of them is written.
+absl::StatusOr<std::string> DigestOf(const RowSorter& rows) {
+  RowDigest digest;
+  SortedRows sorted(rows);
+  RETURN_IF_ERROR(sorted.Start());
+  while (!sorted.empty()) {
+    digest.Add(absl::string_view(sorted.record(), rows.record_bytes()));
+    RETURN_IF_ERROR(sorted.Next());
+  }
+  return digest.Get();
+}
+
 absl::Status WriteTable(RedisCluster& cluster, const RedisTableOptions& options,
                         const RowReport& report, RowSorter& rows, const WriteProgress& progress) {
   ASSIGN_OR_RETURN(const auto there, ReadTable(cluster, options.table));
   pb::StoredTable stored = DescribeRows(rows, report);
   stored.set_partitions(there.has_value() ? there->partitions() : options.partitions);
   if (there.has_value()) RETURN_IF_ERROR(CheckSame(*there, stored));
+  ASSIGN_OR_RETURN(const std::string digest, DigestOf(rows));
+  stored.set_digest(digest);
   const Partitions partitions(options.table, stored.partitions());
   RowWriter writer(cluster, partitions);
   SortedRows sorted(rows);
   RETURN_IF_ERROR(sorted.Start());
-  RowDigest digest;
   const size_t row_bytes = rows.record_bytes() - sizeof(int64_t);
   for (int64_t done = 0; !sorted.empty(); ++done) {
-    digest.Add(absl::string_view(sorted.record(), rows.record_bytes()));
     RETURN_IF_ERROR(writer.Put(sorted.id(), absl::string_view(sorted.row(), row_bytes)));
     RETURN_IF_ERROR(sorted.Next());
     if (progress && done % 4096 == 0) RETURN_IF_ERROR(progress(done, report.rows));
   }
   RETURN_IF_ERROR(writer.Flush());
-  stored.set_digest(digest.Get());
   const std::string key = TableKey(options.table), value = stored.SerializeAsString();
   ASSIGN_OR_RETURN(
       const RedisReply reply,

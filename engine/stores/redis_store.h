@@ -50,7 +50,7 @@ struct RedisTableOptions {
 
 // Writes the rows of a sorter that is not finished yet, and then what says that they are there.
 // Rows of ids that are written already are replaced; those of other ids stay.  INVALID_ARGUMENT if
-// the table is there with another width or format.
+// the table is there with another width or format, or an id has two rows: nothing is written then.
 absl::StatusOr<RowReport> WriteRedis(RedisCluster& cluster, const RedisTableOptions& options,
                                      RowSorter& rows, const WriteProgress& progress);
 

@@ -25,7 +25,7 @@ from harness.loading import ulf
 from harness.metrics import scrape
 from harness.redis_cluster import SERVER, RedisCluster
 from harness.shop import USER
-from harness.small import STAMP_IDS, stamp_inputs
+from harness.small import STAMP_IDS, stamp_inputs, stamp_of
 
 DEADLINE_S = 5.0
 FETCH_TIMEOUT_MS = 1500
@@ -321,6 +321,14 @@ class RedisTest(AdminDaemonTest):
         code, _, err = push(self.cluster, source, "items")
         self.assertEqual(code, 1)
         self.assertIn("is there with rows of 4 values, fp32, not of 5, fp32", err)
+        # Nothing of it is written.
+        with open(source, "w", encoding="utf-8") as file:
+            file.write("1,9,9,9,9\n2,9,9,9,9\n2,9,9,9,9\n")
+        code, _, err = push(self.cluster, source, "items")
+        self.assertEqual(code, 1)
+        self.assertIn("id 2 has two rows", err)
+        reply = self.client.predict(predict_request("stamp", stamp_inputs([1, 2]), ()))
+        self.assertEqual(stamp_of([1, 2], outputs_of(reply)["score"].ravel().tolist()), STAMP)
         self.cluster.cli("-c", "-p", self.cluster.ports[0], "set", "{wide}", "garbage")
         self.assertIn('key "{wide}"', version(94, 'table: "items"', 'table: "wide"'))
 
