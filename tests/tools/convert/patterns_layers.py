@@ -72,6 +72,29 @@ def convolutions_of_whole_rows(g):
         g.output(g.node("MaxPool", [flat], most, kernel_shape=[wanted.shape[2]]))
 
 
+def convolutions_of_patches(g):
+    """Windows side by side, one behind the other (ConvNCF), of planes and of steps."""
+    x = y = g.input("x", g.random.randn(ADS, 2, 6, 4).astype(np.float32))
+    for kernel in ((3, 2), (2, 2)):
+        y = patches(g, y, kernel)
+        y = g.node("Relu", [y], np.maximum(y.array, 0))
+    g.output(y)
+    steps = g.node("Reshape", [x, g.ints(-1, 4, 12)], x.array.reshape(ADS, 4, 12))
+    g.output(patches(g, steps, (3,)))
+
+
+def patches(g, x, kernel):
+    w, b = (g.constant(g.random.randn(*s).astype(np.float32) * 0.3)
+            for s in ((3, x.array.shape[1], *kernel), (3,)))
+    cut = list(x.array.shape[:2])
+    for size, of_window in zip(x.array.shape[2:], kernel):
+        cut += [size // of_window, of_window]
+    equation = "ncikjl,ockl->noij" if len(kernel) == 2 else "ncik,ock->noi"
+    wanted = np.einsum(equation, x.array.reshape(cut), w.array)
+    wanted += b.array.reshape(-1, *[1] * len(kernel))
+    return g.node("Conv", [x, w, b], wanted, kernel_shape=list(kernel), strides=list(kernel))
+
+
 def computed_bias(g):
     """x @ weight + y, which the exporter makes one Gemm of."""
     x, y = (g.input(n, g.random.randn(ADS, k).astype(np.float32)) for n, k in (("x", 3), ("y", 2)))
@@ -459,7 +482,7 @@ def dropout_on(g):
 
 
 PATTERNS = [convolutions_of_steps, convolutions_of_single_rows, convolutions_of_whole_rows,
-            computed_bias, dropout_off, causal_convolution, parts_without_anything, sequences,
+            convolutions_of_patches, computed_bias, dropout_off, causal_convolution, parts_without_anything, sequences,
             chunks, normalised_constants, tangent,
             attention_of_today, groups_normalised, einsum_with_diagonals, arithmetic_of_constants,
             branch_by_shape, einsum_of_one, einsum_of_three, einsum_with_constants,

@@ -185,6 +185,26 @@ absl::StatusOr<OnnxValue> Windows(OnnxNode& node, const OnnxValue& steps, int64_
   return node.graph.Whole(out, {steps.dims[0], Dim::Of(windows), Dim::Of(kernel * channels)});
 }
 
+// A weight [outputs, channels, taps] for taps side by side, whose channels are neighbours.  In rows
+// they are that already.
+absl::StatusOr<Dense> DenseOfTaps(const Constant& weight, const Constant* bias, int64_t taps,
+                                  bool in_rows) {
+  ASSIGN_OR_RETURN(const std::vector<float> values, weight.ToFloats());
+  const int64_t outputs = weight.dims[0].value();
+  const int64_t columns = static_cast<int64_t>(values.size()) / outputs, channels = columns / taps;
+  Dense dense{.weight = std::vector<float>(values.size()), .sizes = {columns, outputs}};
+  for (int64_t o = 0, from = 0; o < outputs; ++o) {
+    for (int64_t i = 0; i < columns; ++i, ++from) {
+      const int64_t column = in_rows ? i : i % taps * channels + i / taps;
+      dense.weight[static_cast<size_t>(column * outputs + o)] = values[static_cast<size_t>(from)];
+    }
+  }
+  if (bias != nullptr) {
+    ASSIGN_OR_RETURN(dense.bias, bias->ToFloats());
+  }
+  return dense;
+}
+
 // A convolution over steps is a product with the windows; false: it is none.
 absl::StatusOr<bool> ConvOfSteps(OnnxNode& node, const OnnxValue& x, const Window& window,
                                  const Constant& weight, const Constant* bias) {
@@ -192,9 +212,7 @@ absl::StatusOr<bool> ConvOfSteps(OnnxNode& node, const OnnxValue& x, const Windo
   const int d = image.dimension;
   const int64_t kernel = window.kernel[d], dilation = window.dilations[d];
   OnnxValue steps = image.value;
-  if (steps.tensor.empty() || window.strides[d] != 1 || IntAttribute(node.node, "group", 1) != 1) {
-    return false;
-  }
+  if (steps.tensor.empty() || window.strides[d] != 1) return false;
   const int64_t padded = steps.dims[1].value() + window.pads[d] + window.pads[d + 2];
   const int64_t outputs = weight.dims[0].value(), channels = steps.dims[2].value();
   constexpr int64_t kMostColumns = 4096, kMostSteps = 4096;
@@ -204,23 +222,45 @@ absl::StatusOr<bool> ConvOfSteps(OnnxNode& node, const OnnxValue& x, const Windo
       weight.elements() != outputs * kernel * channels) {
     return false;
   }
-  ASSIGN_OR_RETURN(const std::vector<float> values, weight.ToFloats());
-  Dense dense{.weight = std::vector<float>(values.size()), .sizes = {kernel * channels, outputs}};
-  for (int64_t o = 0, from = 0; o < outputs; ++o) {
-    for (int64_t i = 0; i < kernel * channels; ++i, ++from) {
-      // In rows a tap's channels are neighbours.
-      const int64_t column = image.in_rows ? i : i % kernel * channels + i / kernel;
-      dense.weight[static_cast<size_t>(column * outputs + o)] = values[static_cast<size_t>(from)];
-    }
-  }
-  if (bias != nullptr) {
-    ASSIGN_OR_RETURN(dense.bias, bias->ToFloats());
-  }
+  ASSIGN_OR_RETURN(const Dense dense, DenseOfTaps(weight, bias, kernel, image.in_rows));
   ASSIGN_OR_RETURN(steps, Padded(node, steps, 1, window.pads[d], window.pads[d + 2]));
   ASSIGN_OR_RETURN(const OnnxValue windows, Windows(node, steps, kernel, dilation));
   ASSIGN_OR_RETURN(OnnxValue y, DenseOf(node, windows, dense, node.name, node.Top()));
   y = MoveAxis(std::move(y), 2, 1);
   node.Set(image.single > 0 ? WithAxis(std::move(y), image.single) : std::move(y));
+  return true;
+}
+
+// Windows side by side are patches, and a convolution a product with each; false: they overlap, or
+// leave something out.
+absl::StatusOr<bool> ConvOfPatches(OnnxNode& node, const OnnxValue& x, const Window& window,
+                                   const Constant& weight, const Constant* bias) {
+  const OnnxValue image = x.rank() == 3 ? WithAxis(x, 2) : x;
+  const int64_t high = window.kernel[0], wide = window.kernel[1], outputs = weight.dims[0].value();
+  const bool touch = window.kernel == window.strides && high * wide > 1 &&
+                     window.dilations == std::vector<int64_t>{1, 1} &&
+                     window.pads == std::vector<int64_t>{0, 0, 0, 0};
+  const Dims& d = image.dims;
+  constexpr int64_t kMostColumns = 4096;
+  if (!touch || high > kMostColumns || wide > kMostColumns || node.graph.IsRepeated(image, 0) ||
+      !d[1].IsConst() || !d[2].IsConst() || !d[3].IsConst()) {
+    return false;
+  }
+  const int64_t channels = d[1].value(), rows = d[2].value() / high, columns = d[3].value() / wide;
+  const int64_t pixels = high * wide;
+  if (rows * high != d[2].value() || columns * wide != d[3].value() || rows * columns < 1 ||
+      pixels > kMostColumns / channels || weight.elements() != outputs * pixels * channels) {
+    return false;
+  }
+  ASSIGN_OR_RETURN(const Dense dense, DenseOfTaps(weight, bias, pixels, false));
+  const auto of = [](int64_t size) { return Dim::Of(size); };
+  ASSIGN_OR_RETURN(OnnxValue y, Reshaped(node, MoveAxis(image, 1, 3),
+                                         {d[0], of(rows), of(high), of(columns), of(wide), d[1]}));
+  ASSIGN_OR_RETURN(y, Reshaped(node, MoveAxis(std::move(y), 2, 3),
+                               {d[0], of(rows), of(columns), of(pixels * channels)}));
+  ASSIGN_OR_RETURN(y, DenseOf(node, y, dense, node.name, node.Top()));
+  y = MoveAxis(std::move(y), 3, 1);
+  node.Set(x.rank() == 3 ? WithoutAxis(std::move(y), 2) : std::move(y));
   return true;
 }
 
@@ -238,8 +278,12 @@ absl::Status Conv(OnnxNode& node) {
   ASSIGN_OR_RETURN(Window window,
                    ReadWindow(node, x.dims, std::vector<int64_t>(sizes.begin() + 2, sizes.end())));
   TakeCut(node, x.rank(), window);
-  ASSIGN_OR_RETURN(const bool of_steps, ConvOfSteps(node, x, window, *weight, bias));
-  if (of_steps) return absl::OkStatus();
+  if (IntAttribute(node.node, "group", 1) == 1) {
+    for (const auto product : {&ConvOfSteps, &ConvOfPatches}) {
+      ASSIGN_OR_RETURN(const bool done, product(node, x, window, *weight, bias));
+      if (done) return absl::OkStatus();
+    }
+  }
   ASSIGN_OR_RETURN(const std::string in, Image(node, x));
   if (sizes.size() == 3) sizes.insert(sizes.begin() + 2, 1);
   ulf::LayerParameter layer = MakeLayer("convolution_layer", node.name, {in}, node.Top());
