@@ -95,6 +95,27 @@ def patches(g, x, kernel):
     return g.node("Conv", [x, w, b], wanted, kernel_shape=list(kernel), strides=list(kernel))
 
 
+def constants_of_all_types(g):
+    """Initializers of the types that exporters seldom write."""
+    x = g.input("x", g.random.randn(ADS, 3).astype(np.float32))
+    for kind in (np.int16, np.uint16, np.uint32, np.uint64):
+        numbers = g.constant(np.array([1, 2, np.iinfo(kind).max % 90], kind))
+        x = g.binary("Add", x, g.cast(numbers, "float"))
+    upper_halves = np.array([1.5, -2, 0.25], np.float32).view(np.uint32) >> 16
+    g.initializers.append(helper.make_tensor("halves", TensorProto.BFLOAT16, [3],
+                                             upper_halves.astype(np.uint16).tobytes(), raw=True))
+    halves = Value("halves", np.array([1.5, -2, 0.25], np.float32), None)
+    g.output(g.binary("Mul", g.binary("Mul", x, g.constant(np.float32(1e-3))),
+                      g.cast(halves, "float")))
+
+
+def integers_too_large(g):
+    x = g.input("x", g.random.randn(ADS, 1).astype(np.float32))
+    number = g.constant(np.array([1 << 63], np.uint64))
+    g.output(g.node("Add", [x, Value("y", np.zeros((1, 1), np.float32), None)], x.array))
+    g.nodes.insert(0, helper.make_node("Cast", [number.name], ["y"], to=TensorProto.FLOAT))
+
+
 def computed_bias(g):
     """x @ weight + y, which the exporter makes one Gemm of."""
     x, y = (g.input(n, g.random.randn(ADS, k).astype(np.float32)) for n, k in (("x", 3), ("y", 2)))
@@ -482,11 +503,12 @@ def dropout_on(g):
 
 
 PATTERNS = [convolutions_of_steps, convolutions_of_single_rows, convolutions_of_whole_rows,
-            convolutions_of_patches, computed_bias, dropout_off, causal_convolution, parts_without_anything, sequences,
+            convolutions_of_patches, constants_of_all_types, computed_bias, dropout_off, causal_convolution, parts_without_anything, sequences,
             chunks, normalised_constants, tangent,
             attention_of_today, groups_normalised, einsum_with_diagonals, arithmetic_of_constants,
             branch_by_shape, einsum_of_one, einsum_of_three, einsum_with_constants,
             einsum_of_any_rank, sines_of_large_numbers,
             softmax_less_the_maximum, sparsemax, steps_in_a_loop, *recurrent_patterns(),
             last_state_of_each_length]
-REFUSED = [(dropout_on, "training_mode"), (loop_that_ends_early, "may end early")]
+REFUSED = [(dropout_on, "training_mode"), (integers_too_large, "2^63 or more"),
+           (loop_that_ends_early, "may end early")]

@@ -23,9 +23,14 @@ constexpr ElementType kTypes[] = {
     {onnx::TensorProto::FLOAT, engine::NpyType::kFloat32, true},
     {onnx::TensorProto::DOUBLE, engine::NpyType::kFloat64, true},
     {onnx::TensorProto::FLOAT16, engine::NpyType::kFloat16, true},
+    {onnx::TensorProto::BFLOAT16, engine::NpyType::kBfloat16, true},
     {onnx::TensorProto::INT64, engine::NpyType::kInt64, false},
     {onnx::TensorProto::INT32, engine::NpyType::kInt32, false},
+    {onnx::TensorProto::INT16, engine::NpyType::kInt16, false},
     {onnx::TensorProto::INT8, engine::NpyType::kInt8, false},
+    {onnx::TensorProto::UINT64, engine::NpyType::kUint64, false},
+    {onnx::TensorProto::UINT32, engine::NpyType::kUint32, false},
+    {onnx::TensorProto::UINT16, engine::NpyType::kUint16, false},
     {onnx::TensorProto::UINT8, engine::NpyType::kUint8, false},
     {onnx::TensorProto::BOOL, engine::NpyType::kUint8, false},
 };
@@ -49,6 +54,9 @@ std::vector<T> TypedElements(const onnx::TensorProto& tensor) {
     return {tensor.double_data().begin(), tensor.double_data().end()};
   }
   if (tensor.int64_data_size() > 0) return {tensor.int64_data().begin(), tensor.int64_data().end()};
+  if (tensor.uint64_data_size() > 0) {
+    return {tensor.uint64_data().begin(), tensor.uint64_data().end()};
+  }
   return {tensor.int32_data().begin(), tensor.int32_data().end()};
 }
 
@@ -200,8 +208,8 @@ absl::StatusOr<Constant> ReadTensor(const onnx::TensorProto& tensor) {
   std::vector<Dim> ints;
   if (type.is_float && raw) {
     floats = engine::ToFloat32(type.npy, tensor.raw_data().data(), static_cast<size_t>(count));
-  } else if (type.is_float && tensor.data_type() == onnx::TensorProto::FLOAT16) {
-    std::string halves;  // Typed float16 is the bits, one in each int32.
+  } else if (type.is_float && engine::SizeOf(type.npy) == 2) {
+    std::string halves;  // Of typed ones the bits, one in each int32.
     for (const int32_t half : tensor.int32_data()) {
       halves += static_cast<char>(half & 0xff);
       halves += static_cast<char>((half >> 8) & 0xff);
@@ -214,6 +222,10 @@ absl::StatusOr<Constant> ReadTensor(const onnx::TensorProto& tensor) {
     for (const int64_t value : array.ToInt64()) ints.push_back(Dim::Of(value));
   } else {
     for (const int64_t value : TypedElements<int64_t>(tensor)) ints.push_back(Dim::Of(value));
+  }
+  const auto wraps = [&](const Dim& value) { return value.value() < 0; };
+  if (type.npy == engine::NpyType::kUint64 && std::any_of(ints.begin(), ints.end(), wraps)) {
+    return absl::InvalidArgumentError("an integer of 2^63 or more, want less");
   }
   const size_t found = type.is_float ? floats.size() : ints.size();
   if (static_cast<int64_t>(found) != count) {

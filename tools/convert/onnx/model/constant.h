@@ -68,7 +68,7 @@ Constant IntConstant(std::vector<int64_t> sizes, std::vector<engine::Dim> values
 absl::StatusOr<int64_t> TensorBytes(const onnx::TensorProto& tensor);
 // INVALID_ARGUMENT unless its raw data has as many.
 absl::Status CheckRawData(const onnx::TensorProto& tensor);
-// float16, float, double become floats; all integers and bool become integers.
+// All floats become single ones; all integers and bool become integers, below 2^63.
 absl::StatusOr<Constant> ReadTensor(const onnx::TensorProto& tensor);
 
 // Attributes of a node, with the operator's defaults.
