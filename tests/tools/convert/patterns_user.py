@@ -200,8 +200,30 @@ def steps_by_numbers_of_others(g):
         total(g, g.binary("Mul", step, y))
 
 
-PATTERNS = [row_by_zeros, sums_over_the_user, products_of_other_ranks, heads_of_ads, ads_beside_one,
-            whether_the_user_had_it, last_step_of_the_user, best_steps_of_the_user,
-            best_of_one_user, layers_of_the_user, heads_of_the_user,
-            steps_by_numbers_of_others]
+def user_without_axis(g):
+    """history.sum(1).squeeze() * ads: the user's row is a dimension of 1, too."""
+    x, y = history(g), ads(g)
+    user = g.node("ReduceSum", [x, g.ints(1)], x.array.sum(1), keepdims=0)
+    total(g, g.binary("Mul", g.node("Squeeze", [user], user.array[0]), y))
+
+
+def user_tiled(g):
+    """torch.tile(history.sum(1), (len(ads), 1)), and of what is looked up, before and behind."""
+    x, y = history(g), ads(g)
+    age = g.input("age", g.random.randint(0, 9, (1, 2)), "user")
+    rows = g.node("Concat", [rows_of(g, y), g.ints(1)], np.array([ADS, 1]), axis=0)
+    user = g.node("ReduceSum", [x, g.ints(1)], x.array.sum(1), keepdims=0)
+    wide = g.node("Tile", [user, rows], np.repeat(user.array, ADS, 0), rows="ads")
+    g.output(wide)
+    ids = g.node("Tile", [age, rows], np.repeat(age.array, ADS, 0), rows="ads")
+    table = g.constant(g.random.randn(9, 2).astype(np.float32))
+    flat = g.look_up(table, ids)
+    flat = g.node("Reshape", [flat, g.ints(-1, WIDTH)], flat.array.reshape(-1, WIDTH))
+    total(g, g.binary("Mul", g.binary("Add", wide, flat), y))
+
+
+PATTERNS = [user_without_axis, user_tiled, row_by_zeros, sums_over_the_user,
+            products_of_other_ranks, heads_of_ads, ads_beside_one, whether_the_user_had_it,
+            last_step_of_the_user, best_steps_of_the_user, best_of_one_user, layers_of_the_user,
+            heads_of_the_user, steps_by_numbers_of_others]
 REFUSED = []

@@ -179,6 +179,7 @@ absl::Status OnnxConverter::ReadInputs() {
         .name = info.name(), .level = level, .element_type = info.type().tensor_type().elem_type()};
     input.dims.push_back(level == Level::kUser ? Dim::Users() : Dim::Ads());
     const auto& shape = info.type().tensor_type().shape();
+    if (level == Level::kUser && !shape.dim(0).has_dim_value()) graph_.SetUserRowsByName();
     int64_t elements = 1;
     for (int d = 1; d < shape.dim_size(); ++d) {
       const int64_t size = shape.dim(d).has_dim_value() ? shape.dim(d).dim_value() : 1;

@@ -41,7 +41,7 @@ Constant PlacesOf(const Ids& ids, int64_t rows, int64_t first, int64_t total) {
 bool IsMove(const onnx::NodeProto& node) {
   constexpr const char* kMoves[] = {"Identity",  "Reshape", "Flatten",   "Squeeze",
                                     "Unsqueeze", "Gather",  "Transpose", "Slice",
-                                    "Split",     "Concat",  "Expand"};
+                                    "Split",     "Concat",  "Expand",    "Tile"};
   return (node.domain().empty() || node.domain() == "ai.onnx") &&
          std::any_of(std::begin(kMoves), std::end(kMoves),
                      [&](const char* op) { return node.op_type() == op; });
@@ -74,7 +74,8 @@ absl::StatusOr<Moved> WhatMoves(const onnx::NodeProto& node,
       return absl::UnimplementedError("");
     }
     // Masks are repeated by what reads them.
-    if (node.op_type() == "Expand" && (ids->made_by != nullptr || !IsIdType(ids->type))) {
+    const bool repeats = node.op_type() == "Expand" || node.op_type() == "Tile";
+    if (repeats && (ids->made_by != nullptr || !IsIdType(ids->type))) {
       return absl::UnimplementedError("");
     }
     if (ids->dims[0].IsAds()) moved.rows = Dim::Ads();

@@ -151,6 +151,10 @@ class OnnxGraph {
   // Value with the axes (and Full if one of them is repeated), for layers that compute along them.
   absl::StatusOr<std::string> PlainAlong(const OnnxValue& value, absl::Span<const int> axes);
 
+  // Whether all inputs of the user have one row by the model, not only by the conversion's options.
+  bool user_has_one_row() const { return user_has_one_row_; }
+  void SetUserRowsByName() { user_has_one_row_ = false; }
+
   // A tensor [1]: how many ads the request has.
   absl::StatusOr<std::string> AdCount();
   // A tensor of [ads, k] or more, of which only the rows matter: the first ad input or feature.
@@ -171,6 +175,7 @@ class OnnxGraph {
 
   GraphBuilder& builder_;
   const int64_t opset_;
+  bool user_has_one_row_ = true;
   std::string ad_reference_, ad_count_;
   HashMap<std::string, Constant> constants_;
   HashMap<std::string, OnnxValue> values_;

@@ -96,7 +96,8 @@ absl::Status Squeeze(OnnxNode& node) {
   ASSIGN_OR_RETURN(std::vector<int> axes, Axes(node, x.rank()));
   if (axes.empty()) {
     for (int i = 0; i < x.rank(); ++i) {
-      if (x.dims[i] == Dim::Of(1)) axes.push_back(i);
+      const bool one_row = x.dims[i] == Dim::Users() && node.graph.user_has_one_row();
+      if (x.dims[i] == Dim::Of(1) || one_row) axes.push_back(i);
     }
   }
   for (auto axis = axes.rbegin(); axis != axes.rend(); ++axis) {
@@ -169,28 +170,27 @@ absl::Status Tile(OnnxNode& node) {
         absl::StrCat(repeats.size(), " repeats for shape ", DimsText(x.dims)));
   }
   for (int axis = 0; axis < x.rank(); ++axis) {
-    if (!repeats[static_cast<size_t>(axis)].IsConst() && x.dims[axis] == Dim::Of(1)) {
-      x.dims[axis] = repeats[static_cast<size_t>(axis)];
-      continue;
-    }
-    const int64_t times = repeats[static_cast<size_t>(axis)].value();
-    if (times == 1) continue;
+    const Dim times = repeats[static_cast<size_t>(axis)];
+    if (times == Dim::Of(1)) continue;
     constexpr int64_t kMost = 4096;
-    if (times < 1 || times > kMost || !x.dims[axis].IsConst()) {
-      return absl::UnimplementedError(absl::StrCat("repeats axis ", axis, " of shape ",
-                                                   DimsText(x.dims), " ", times, " times"));
+    const bool one = x.dims[axis] == Dim::Of(1) || x.dims[axis] == Dim::Users();
+    const bool number = times.IsConst() && times.value() >= 1 && times.value() <= kMost;
+    if (!(one ? number || times.IsAds() || times.IsUsers() : number && x.dims[axis].IsConst())) {
+      return absl::UnimplementedError(absl::StrCat(
+          "repeats axis ", axis, " of shape ", DimsText(x.dims), " ", times.ToString(), " times"));
     }
-    if (x.dims[axis] == Dim::Of(1)) {
-      x.dims[axis] = Dim::Of(times);
+    if (one) {
+      x.dims[axis] = times;
       continue;
     }
     ASSIGN_OR_RETURN(const std::string once, node.graph.PlainAlong(x, {axis}));
-    const std::vector<std::string> pieces(static_cast<size_t>(times), once);
+    const std::vector<std::string> pieces(static_cast<size_t>(times.value()), once);
     ASSIGN_OR_RETURN(const std::string joined, Joined(node, "repeated", pieces, axis));
     Dims dims = x.dims;
-    dims[axis] = Dim::Of(dims[axis].value() * times);
+    dims[axis] = Dim::Of(dims[axis].value() * times.value());
     x = node.graph.Whole(joined, std::move(dims));
   }
+  x.dims = OneUserBesideAds(std::move(x.dims));
   node.Set(x);
   return absl::OkStatus();
 }
