@@ -38,7 +38,7 @@ OperatorState FromMessage(const state::ModelState& model) {
   read.pinned.insert(model.pinned().begin(), model.pinned().end());
   read.held.insert(model.held().begin(), model.held().end());
   for (const state::LastEpoch& last : model.last_epochs()) {
-    read.last_epochs[last.version()] = last.epoch();
+    read.last_epochs[last.version()] = {last.epoch(), last.content()};
   }
   for (const state::RejectedContent& content : model.rejected()) {
     read.rejected.push_back(
@@ -61,10 +61,11 @@ void ToMessage(const std::string& name, const OperatorState& from, state::ModelS
   model.mutable_pinned()->Add(from.pinned.begin(), from.pinned.end());
   model.mutable_held()->Add(from.held.begin(), from.held.end());
   model.set_all_held(from.all_held);
-  for (const auto& [version, epoch] : from.last_epochs) {
+  for (const auto& [version, limit] : from.last_epochs) {
     state::LastEpoch& last = *model.add_last_epochs();
     last.set_version(version);
-    last.set_epoch(epoch);
+    last.set_epoch(limit.epoch);
+    last.set_content(limit.content);
   }
   for (const QuarantinedContent& content : from.rejected) {
     state::RejectedContent& rejected = *model.add_rejected();

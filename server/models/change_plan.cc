@@ -101,7 +101,7 @@ class Planner {
     }
     for (const int64_t version : versions) {
       Readmit(entry, version);
-      if (VersionWatch* watch = entry.FindWatch(version)) watch->LimitEpoch(std::nullopt);
+      if (VersionWatch* watch = entry.FindWatch(version)) watch->EndEpochLimit();
       RETURN_IF_ERROR(Want(entry, version, plan_.models[0]));
     }
     return absl::OkStatus();

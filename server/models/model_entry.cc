@@ -39,7 +39,7 @@ void ModelEntry::Update(const ModelScan& scan, TimePoint now,
     }
     VersionWatch& watch = versions_.try_emplace(version, options_).first->second;
     if (const auto limit = restored_epochs_.extract(version); !limit.empty()) {
-      watch.LimitEpoch(limit.mapped());
+      watch.Restore(limit.mapped());
     }
     if (state.ok()) {
       watch.Seen(*state, now, wall_now - state->newest_change);

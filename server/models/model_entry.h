@@ -138,7 +138,7 @@ class ModelEntry {
   absl::Status unreadable_;
   std::optional<TimePoint> gone_since_;  // No directory of the model.
   std::map<int64_t, VersionWatch> versions_;
-  std::map<int64_t, int64_t> restored_epochs_;  // Limits of versions that were not seen yet.
+  std::map<int64_t, EpochLimit> restored_epochs_;  // Limits of versions that were not seen yet.
   std::set<int64_t> pinned_, held_;
   bool all_held_ = false;
   Quarantine quarantine_;

@@ -199,7 +199,7 @@ void ModelTable::Published(const LoadJob& job, const ModelHandle& handle,
   VersionWatch* watch = FindWatch(job.name, job.version);
   if (watch == nullptr) return;
   if (watch->serving() != nullptr) entry->Retired(watch->serving());
-  watch->Published(job.fingerprint, handle);
+  watch->Published(job.fingerprint, handle, outcome.content);
   watch->EpochsRefused(outcome.refused_epochs, now);
   entry->quarantine().Release(job.version);
 }

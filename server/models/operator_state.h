@@ -15,6 +15,14 @@
 
 namespace ulfd::server {
 
+// Deltas of a version above this epoch are not served.
+struct EpochLimit {
+  int64_t epoch = 0;
+  // LoadOutcome::content that it was set for, as it ends with that; empty: what is loaded next.
+  std::string content;
+  bool operator==(const EpochLimit&) const = default;
+};
+
 // Of one model.
 struct OperatorState {
   // What the configuration said of its versions (ConfiguredVersions) when this was so.
@@ -24,7 +32,7 @@ struct OperatorState {
   std::set<int64_t> pinned, held;
   bool all_held = false;
   std::vector<QuarantinedContent> rejected;
-  std::map<int64_t, int64_t> last_epochs;  // By version.
+  std::map<int64_t, EpochLimit> last_epochs;  // By version.
 
   // As configured.
   bool empty() const {

@@ -234,6 +234,7 @@ absl::StatusOr<std::unique_ptr<ServedModel>> VersionLoader::LoadChecked(
   auto served = std::make_unique<ServedModel>();
   if (job.base == nullptr) {
     ASSIGN_OR_RETURN(served->model, LoadBase(job, gives_way, rules, *served));
+    if (served->model != nullptr) outcome.content = served->model->info().content_hash;
   } else {
     served->file_bytes = job.base->file_bytes;
     served->epochs = job.base->epochs;

@@ -63,6 +63,7 @@ struct LoadOutcome {
   };
   Kind kind = Kind::kRefused;
   std::unique_ptr<ServedModel> served;  // kLoaded; without generation.
+  std::string content;                  // Its content_hash without deltas; empty: that of the base.
   std::chrono::nanoseconds load_time{0};
   absl::Status error;
   std::optional<QuarantinedContent> quarantined;

@@ -48,10 +48,14 @@ void VersionWatch::Readmit() {
   epoch_failure_ = absl::OkStatus();
 }
 
+void VersionWatch::LimitEpoch(int64_t epoch) {
+  epoch_limit_ = {epoch, differs() ? "" : served_content_};
+}
+
 std::vector<engine::EpochMark> VersionWatch::WantedEpochs() const {
   std::vector<engine::EpochMark> wanted;
   for (const engine::EpochMark& epoch : epochs_) {
-    if (!epoch_limit_.has_value() || epoch.epoch <= *epoch_limit_) wanted.push_back(epoch);
+    if (!epoch_limit_.has_value() || epoch.epoch <= epoch_limit_->epoch) wanted.push_back(epoch);
   }
   return wanted;
 }
@@ -96,10 +100,16 @@ bool VersionWatch::Due(TimePoint now) const {
   return at.has_value() && *at <= now;
 }
 
-void VersionWatch::Published(const std::string& fingerprint, ModelHandle handle) {
+void VersionWatch::Published(const std::string& fingerprint, ModelHandle handle,
+                             const std::string& content) {
   loading_ = false;
   served_fingerprint_ = fingerprint;
   serving_ = std::move(handle);
+  if (!content.empty()) served_content_ = content;
+  if (epoch_limit_.has_value()) {
+    if (epoch_limit_->content.empty()) epoch_limit_->content = served_content_;
+    if (epoch_limit_->content != served_content_) EndEpochLimit();
+  }
   if (fingerprint != fingerprint_) return;  // A look saw newer content meanwhile.
   std::map<engine::EpochMark, absl::Status> refused = std::move(refused_epochs_);
   Readmit();
@@ -180,11 +190,11 @@ std::string VersionWatch::error() const {
   }
   if (!failure_.ok()) return std::string(failure_.message());
   if (!differs()) {
-    std::string error = EpochError();
+    const std::string error = EpochError();
     const bool held = error.empty() && epoch_limit_.has_value() && !epochs_.empty() &&
-                      epochs_.back().epoch > *epoch_limit_;
-    if (held) error = absl::StrCat("epochs above ", *epoch_limit_, " stay out since a roll-back");
-    return error;
+                      epochs_.back().epoch > epoch_limit_->epoch;
+    if (!held) return error;
+    return absl::StrCat("epochs above ", epoch_limit_->epoch, " stay out since a roll-back");
   }
   if (loading_) return "";
   const absl::string_view kind = serving_ == nullptr ? "new" : "changed";

@@ -15,6 +15,7 @@
 #include "absl/status/status.h"
 #include "engine/runtime/model_directory.h"
 #include "server/models/model_types.h"
+#include "server/models/operator_state.h"
 #include "server/models/quarantine.h"
 
 namespace ulfd::server {
@@ -59,15 +60,18 @@ class VersionWatch {
   std::vector<engine::EpochMark> WantedEpochs() const;
   // Whether the deltas that are due, if any, go on top of what serves.
   bool ServesBase() const { return serving_ != nullptr && !differs() && !AboveLimit(*serving_); }
-  // Deltas above this epoch are not served; nullopt: all are.
-  void LimitEpoch(std::optional<int64_t> epoch) { epoch_limit_ = epoch; }
-  std::optional<int64_t> epoch_limit() const { return epoch_limit_; }
+  // Deltas above this epoch are not served, as long as the content below them stays the same.
+  void LimitEpoch(int64_t epoch);
+  void Restore(EpochLimit limit) { epoch_limit_ = std::move(limit); }
+  void EndEpochLimit() { epoch_limit_.reset(); }
+  const std::optional<EpochLimit>& epoch_limit() const { return epoch_limit_; }
 
   // The life of one load: started, then one of the others.
   void LoadStarted() { loading_ = true; }
   // Nothing was tried; what is there has to be looked at again.
   void LoadAbandoned() { loading_ = false; }
-  void Published(const std::string& fingerprint, ModelHandle handle);
+  // `content`: LoadOutcome::content.
+  void Published(const std::string& fingerprint, ModelHandle handle, const std::string& content);
   // The same content in another form.
   void Replaced(ModelHandle handle) { serving_ = std::move(handle); }
   // Content errors hold until the content changes, others until a backoff ends, which doubles from
@@ -112,7 +116,7 @@ class VersionWatch {
  private:
   bool AboveLimit(const ServedModel& model) const {
     return epoch_limit_.has_value() && !model.epochs.empty() &&
-           model.epochs.back().epoch > *epoch_limit_;
+           model.epochs.back().epoch > epoch_limit_->epoch;
   }
   std::optional<TimePoint> EpochsDueAt() const;
   std::string EpochError() const;
@@ -140,10 +144,10 @@ class VersionWatch {
   std::vector<engine::EpochMark> epochs_;  // As last seen.
   std::map<engine::EpochMark, absl::Status> refused_epochs_;
   absl::Status epoch_failure_;  // Of the delta tried last; OK if it is served.
-  std::optional<int64_t> epoch_limit_;
+  std::optional<EpochLimit> epoch_limit_;
 
   ModelHandle serving_;
-  std::string served_fingerprint_;
+  std::string served_fingerprint_, served_content_;
 };
 
 }  // namespace ulfd::server

@@ -42,7 +42,7 @@ TEST_F(StateFileTest, TakesTimesThatNoClockCanSay) {
 
 TEST_F(StateFileTest, EpochsComeBack) {
   OperatorStates states;
-  states["m"].last_epochs = {{1, 0}, {2, 7}};
+  states["m"].last_epochs = {{1, {0, "a"}}, {2, {7, "b"}}};
   ASSERT_FALSE(states["m"].empty());
   const std::string path = dir_.File("state.textproto");
   ASSERT_TRUE(WriteStateFile(path, states).ok());

@@ -196,6 +196,34 @@ TEST_F(ManagerDeltaTest, RollbackToAnEpochOutlastsARestart) {
   EXPECT_TRUE(kept.empty());
 }
 
+TEST_F(ManagerDeltaTest, RollbackToAnEpochEndsWithTheContentOfTheVersion) {
+  OperatorStates kept;
+  options_.keep = [&](const OperatorStates& states) {
+    kept = states;
+    return absl::OkStatus();
+  };
+  const std::string table = repository_.Path("m", 1) + "/mid_table";
+  for (int64_t epoch = 1; epoch <= 2; ++epoch) Push(epoch, epoch - 1);
+  Poll();
+  EXPECT_TRUE(Change({.kind = ModelChange::Kind::kRollback, .epoch = 1}).applied);
+  // Touched, it is the same content.
+  std::filesystem::last_write_time(table, std::filesystem::file_time_type::clock::now());
+  Poll();
+  EXPECT_THAT(PollAfter(options_.settle_time), ElementsAre("published m v1"));
+  EXPECT_EQ(Score(), 1);
+
+  std::ofstream(table) << "10,1,0\n11,50,0\n";
+  Poll();
+  PollAfter(options_.settle_time);
+  EXPECT_EQ(Score(), 2);
+  EXPECT_EQ(Version(1).error, "");
+
+  options_.operator_states = kept;
+  manager_.reset();
+  Poll();
+  EXPECT_EQ(Score(), 2) << "nor does another content take over what was kept for a restart";
+}
+
 TEST_F(ManagerDeltaTest, OverlaysAreFolded) {
   options_.fold.share = 0.5;
   Poll();
