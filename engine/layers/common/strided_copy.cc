@@ -30,25 +30,27 @@ Axes Merged(const Axes& axes) {
 
 template <class T>
 [[gnu::always_inline]] inline void CopyRun(const T* x, int64_t step, T* __restrict y, int64_t n) {
-  switch (step) {
-    case 1:
-      std::memcpy(y, x, n * sizeof(T));
-      return;
-    case 0:
-      std::fill_n(y, n, *x);
-      return;
-    default:
-      for (int64_t i = 0; i < n; ++i) y[i] = x[i * step];
+  constexpr int64_t kShort = 16;  // A loop is faster than a call.
+  if (step == 1 && n >= kShort) {
+    std::memcpy(y, x, n * sizeof(T));
+  } else if (step == 0) {
+    std::fill_n(y, n, *x);
+  } else {
+    for (int64_t i = 0; i < n; ++i) y[i] = x[i * step];
   }
 }
 
 template <class T>
 [[gnu::always_inline]] inline void CopyAll(const Axes& axes, const T* x, T* y) {
+  // The two innermost have loops of their own, as runs may be of a few elements.
   const StridedCopy::Axis inner = axes.back();
+  const StridedCopy::Axis runs = axes.size() > 1 ? axes[axes.size() - 2] : StridedCopy::Axis{1, 0};
   absl::InlinedVector<int64_t, 8> index(axes.size(), 0);
-  for (;; y += inner.count) {
-    CopyRun(x, inner.step, y, inner.count);
-    int axis = static_cast<int>(axes.size()) - 2;
+  for (;;) {
+    for (int64_t run = 0; run < runs.count; ++run, y += inner.count) {
+      CopyRun(x + run * runs.step, inner.step, y, inner.count);
+    }
+    int axis = static_cast<int>(axes.size()) - 3;
     for (; axis >= 0; --axis) {
       x += axes[axis].step;
       if (++index[axis] < axes[axis].count) break;
