@@ -10,7 +10,7 @@
 #include "absl/strings/str_join.h"
 #include "base/status_macros.h"
 #include "engine/tensor/tensor.h"
-#include "engine/weights/npz.h"
+#include "engine/weights/npy.h"
 #include "tools/cli/print.h"
 #include "tools/cli/text_table.h"
 
@@ -28,16 +28,20 @@ int64_t Columns(const ReplyOutput& output) {
 
 absl::Status Check(const Reply& reply, const PrintOptions& options) {
   for (const ReplyOutput& output : reply.outputs) {
-    if (Rows(output) * Columns(output) != static_cast<int64_t>(output.values.size())) {
+    const auto bytes = engine::ArrayBytes(output.shape, engine::NpyType::kFloat32);
+    if (!bytes.ok() || *bytes != static_cast<int64_t>(output.values.size() * sizeof(float))) {
       return absl::InternalError(absl::StrCat("output \"", output.name, "\": shape ",
                                               engine::ToString(output.shape), " but ",
                                               output.values.size(), " values"));
     }
   }
+  for (const int32_t index : reply.indices) {
+    if (index < 0) return absl::InternalError(absl::StrCat("index ", index, " of a best ad"));
+  }
   if (options.row_names.empty() || reply.outputs.empty()) return absl::OkStatus();
   int64_t needed = 0;
   for (const ReplyOutput& output : reply.outputs) needed = std::max(needed, Rows(output));
-  for (const int32_t index : reply.indices) needed = std::max<int64_t>(needed, index + 1);
+  for (const int64_t index : reply.indices) needed = std::max(needed, index + 1);
   // The best ads do not tell how many there are, nor does what there is one of per user.
   const auto names = static_cast<int64_t>(options.row_names.size());
   const bool all = reply.indices.empty() && needed > 1;

@@ -35,8 +35,8 @@ struct PrintOptions {
   int64_t max_rows = 20;               // 0: all.
 };
 
-// Errors: outputs whose shape and values disagree, indices outside of row_names, fewer names than
-// rows.
+// Errors: outputs whose shape and values disagree, indices below 0 or outside of row_names, fewer
+// names than rows.
 absl::Status PrintReply(const Reply& reply, const PrintOptions& options);
 
 // Writes the outputs as float32 arrays, and "top_k.indices" if there are any.

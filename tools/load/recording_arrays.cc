@@ -8,6 +8,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "base/text.h"
+#include "engine/tensor/tensor.h"
+#include "engine/weights/npy.h"
 #include "proto/open_inference.pb.h"
 #include "proto/predict.pb.h"
 
@@ -15,7 +18,29 @@ namespace ulfd::tools {
 namespace {
 
 using engine::NpyArray;
+using engine::NpyType;
 using engine::NpzArrays;
+
+template <typename Field>
+std::string Packed(const Field& values) {
+  return std::string(reinterpret_cast<const char*>(values.data()),
+                     static_cast<size_t>(values.size()) * sizeof(*values.data()));
+}
+
+// INVALID_ARGUMENT unless the shape has the values that are there: whoever wrote the file chose
+// both.
+absl::Status Add(const std::string& name, NpyType type, std::vector<int64_t> dims,
+                 std::string bytes, NpzArrays& arrays) {
+  const absl::StatusOr<int64_t> want = engine::ArrayBytes(dims, type);
+  if (!want.ok()) return Annotate(want.status(), Quote(name));
+  if (static_cast<int64_t>(bytes.size()) != *want) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(Quote(name), ": ", bytes.size(), " bytes of values, want ", *want, " for ",
+                     engine::Name(type), " ", engine::ToString(dims)));
+  }
+  arrays[name] = {type, std::move(dims), std::move(bytes)};
+  return absl::OkStatus();
+}
 
 void AddSparse(const std::string& name, const ulfd::v1::SparseFeature& sparse, bool of_user,
                NpzArrays& arrays) {
@@ -32,18 +57,18 @@ void AddSparse(const std::string& name, const ulfd::v1::SparseFeature& sparse, b
       NpyArray::FromInt32({static_cast<int64_t>(counts.size())}, counts.data());
 }
 
-void AddDense(const std::string& name, const ulfd::v1::DenseTensor& dense, int64_t rows,
-              NpzArrays& arrays) {
-  const int64_t count = dense.floats_size() + dense.int32s_size() + dense.int64s_size();
+absl::Status AddDense(const std::string& name, const ulfd::v1::DenseTensor& dense, int64_t rows,
+                      NpzArrays& arrays) {
+  const int64_t count = int64_t{dense.floats_size()} + dense.int32s_size() + dense.int64s_size();
   std::vector<int64_t> dims(dense.shape().begin(), dense.shape().end());
   if (dims.empty()) dims = {rows, count / std::max<int64_t>(1, rows)};
   if (dense.int32s_size() > 0) {
-    arrays[name] = NpyArray::FromInt32(std::move(dims), dense.int32s().data());
-  } else if (dense.int64s_size() > 0) {
-    arrays[name] = NpyArray::FromInt64(std::move(dims), dense.int64s().data());
-  } else {
-    arrays[name] = NpyArray::FromFloat32(std::move(dims), dense.floats().data());
+    return Add(name, NpyType::kInt32, std::move(dims), Packed(dense.int32s()), arrays);
   }
+  if (dense.int64s_size() > 0) {
+    return Add(name, NpyType::kInt64, std::move(dims), Packed(dense.int64s()), arrays);
+  }
+  return Add(name, NpyType::kFloat32, std::move(dims), Packed(dense.floats()), arrays);
 }
 
 absl::StatusOr<NpzArrays> NativeInputs(const recording::v1::Recording& record) {
@@ -54,19 +79,16 @@ absl::StatusOr<NpzArrays> NativeInputs(const recording::v1::Recording& record) {
   NpzArrays arrays;
   const auto add = [&](const ulfd::v1::Feature& feature, bool of_user) {
     if (feature.has_sparse()) AddSparse(feature.name(), feature.sparse(), of_user, arrays);
-    if (feature.has_dense()) {
-      AddDense(feature.name(), feature.dense(), of_user ? 1 : record.ads(), arrays);
-    }
+    if (!feature.has_dense()) return absl::OkStatus();
+    return AddDense(feature.name(), feature.dense(), of_user ? 1 : record.ads(), arrays);
   };
-  for (const ulfd::v1::Feature& feature : request.user_features()) add(feature, true);
-  for (const ulfd::v1::Feature& feature : request.ad_features()) add(feature, false);
+  for (const ulfd::v1::Feature& feature : request.user_features()) {
+    RETURN_IF_ERROR(add(feature, true));
+  }
+  for (const ulfd::v1::Feature& feature : request.ad_features()) {
+    RETURN_IF_ERROR(add(feature, false));
+  }
   return arrays;
-}
-
-template <typename Field>
-std::string Packed(const Field& values) {
-  return std::string(reinterpret_cast<const char*>(values.data()),
-                     static_cast<size_t>(values.size()) * sizeof(*values.data()));
 }
 
 absl::StatusOr<NpzArrays> KserveInputs(const recording::v1::Recording& record) {
@@ -77,25 +99,25 @@ absl::StatusOr<NpzArrays> KserveInputs(const recording::v1::Recording& record) {
   NpzArrays arrays;
   for (int i = 0; i < request.inputs_size(); ++i) {
     const auto& input = request.inputs(i);
-    NpyArray array;
-    array.dims.assign(input.shape().begin(), input.shape().end());
     const auto& contents = input.contents();
+    NpyType type = NpyType::kFloat32;
+    std::string bytes;
     if (input.datatype() == "FP32") {
-      array.type = engine::NpyType::kFloat32;
-      array.bytes = Packed(contents.fp32_contents());
+      bytes = Packed(contents.fp32_contents());
     } else if (input.datatype() == "INT32") {
-      array.type = engine::NpyType::kInt32;
-      array.bytes = Packed(contents.int_contents());
+      type = NpyType::kInt32;
+      bytes = Packed(contents.int_contents());
     } else if (input.datatype() == "INT64") {
-      array.type = engine::NpyType::kInt64;
-      array.bytes = Packed(contents.int64_contents());
+      type = NpyType::kInt64;
+      bytes = Packed(contents.int64_contents());
     } else {
       return absl::UnimplementedError(absl::StrCat("input \"", input.name(), "\" has datatype \"",
                                                    input.datatype(),
                                                    "\", want FP32, INT32 or INT64"));
     }
-    if (i < request.raw_input_contents_size()) array.bytes = request.raw_input_contents(i);
-    arrays[input.name()] = std::move(array);
+    if (i < request.raw_input_contents_size()) bytes = request.raw_input_contents(i);
+    RETURN_IF_ERROR(Add(input.name(), type, {input.shape().begin(), input.shape().end()},
+                        std::move(bytes), arrays));
   }
   return arrays;
 }
@@ -106,11 +128,12 @@ absl::StatusOr<NpzArrays> InputsOfRecording(const recording::v1::Recording& reco
   return record.api() == recording::v1::API_NATIVE ? NativeInputs(record) : KserveInputs(record);
 }
 
-NpzArrays OutputsOfRecording(const recording::v1::Recording& record) {
+absl::StatusOr<NpzArrays> OutputsOfRecording(const recording::v1::Recording& record) {
   NpzArrays arrays;
   for (const recording::v1::RecordedOutput& output : record.outputs()) {
-    arrays[output.name()] = NpyArray::FromFloat32({output.shape().begin(), output.shape().end()},
-                                                  output.values().data());
+    RETURN_IF_ERROR(Add(output.name(), NpyType::kFloat32,
+                        {output.shape().begin(), output.shape().end()}, Packed(output.values()),
+                        arrays));
   }
   if (record.indices_size() > 0) {
     arrays["top_k.indices"] = NpyArray::FromInt32({record.indices_size()}, record.indices().data());

@@ -11,11 +11,13 @@ namespace ulfd::tools {
 
 // The request under the names of the graph's inputs, as `ulf score` and `ulf predict` take it; what
 // a request may leave out (weights, ids per row, shapes) is filled in.  DATA_LOSS if it does not
-// parse, UNIMPLEMENTED for a KServe datatype other than FP32, INT32 and INT64.
+// parse, UNIMPLEMENTED for a KServe datatype other than FP32, INT32 and INT64, INVALID_ARGUMENT for
+// a shape that has not the values that are there.
 absl::StatusOr<engine::NpzArrays> InputsOfRecording(const recording::v1::Recording& record);
 
 // The scores under the names of the outputs, and "top_k.indices" if the best were asked for.
-engine::NpzArrays OutputsOfRecording(const recording::v1::Recording& record);
+// INVALID_ARGUMENT as above.
+absl::StatusOr<engine::NpzArrays> OutputsOfRecording(const recording::v1::Recording& record);
 
 }  // namespace ulfd::tools
 

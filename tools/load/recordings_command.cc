@@ -109,7 +109,8 @@ absl::Status Extract(const std::vector<std::string>& files, const Options& optio
     RETURN_IF_ERROR(engine::WriteNpz(options.inputs, arrays));
   }
   if (options.outputs.empty()) return absl::OkStatus();
-  return engine::WriteNpz(options.outputs, OutputsOfRecording(found));
+  ASSIGN_OR_RETURN(const engine::NpzArrays arrays, OutputsOfRecording(found));
+  return engine::WriteNpz(options.outputs, arrays);
 }
 
 absl::Status WriteRequests(const std::vector<std::string>& files, const std::string& path) {

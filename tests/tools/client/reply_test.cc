@@ -2,8 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/client/reply.h"
 
+#include <cstdint>
 #include <cstdio>
 #include <string>
+#include <vector>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -38,6 +40,26 @@ TEST(PrintReplyTest, TheBestAdsWithTheirRanks) {
   EXPECT_THAT(text, HasSubstr("rank  ad  click\n"));
   EXPECT_THAT(text, HasSubstr("   1   7      9\n"));
   EXPECT_THAT(text, HasSubstr("tower [1, 1]: 0.5\n"));
+}
+
+TEST(PrintReplyTest, RefusesWhatAServerCannotMean) {
+  const auto refused = [](const Reply& reply) {
+    return PrintReply(reply, {.row_names = {"a", "b"}}).ToString();
+  };
+  for (const std::vector<int64_t>& shape : {std::vector<int64_t>{int64_t{1} << 62, 4},
+                                            {-1, -1},
+                                            {int64_t{1} << 31, int64_t{1} << 33}}) {
+    Reply reply;
+    reply.outputs = {{"click", shape, {}}};
+    EXPECT_THAT(refused(reply), HasSubstr("output \"click\": shape ["));
+    reply.outputs[0].values = {1};
+    EXPECT_THAT(refused(reply), HasSubstr("output \"click\": shape ["));
+  }
+  Reply reply{.indices = {-1}};
+  reply.outputs = {{"click", {1, 1}, {0.5}}};
+  EXPECT_THAT(refused(reply), HasSubstr("index -1 of a best ad"));
+  reply.indices = {INT32_MAX};
+  EXPECT_THAT(refused(reply), HasSubstr("2 lines for 2147483648 rows"));
 }
 
 }  // namespace
