@@ -19,6 +19,9 @@ namespace ulfd::tools {
 namespace {
 
 constexpr size_t kMaxNameBytes = 255;
+// Of a link: more than a name takes however it is written.  Each is looked for that far only, so
+// that many without an end take no time of the square of their number.
+constexpr size_t kMaxLinkBytes = 4096;
 
 std::string Encode(absl::string_view text, bool slashes) {
   std::string out;
@@ -69,6 +72,7 @@ std::optional<absl::string_view> ValueBehind(absl::string_view html) {
   html = absl::StripLeadingAsciiWhitespace(html);
   if (!absl::ConsumePrefix(&html, "=")) return std::nullopt;
   html = absl::StripLeadingAsciiWhitespace(html);
+  html = html.substr(0, kMaxLinkBytes);
   const bool quoted = absl::StartsWith(html, "\"") || absl::StartsWith(html, "'");
   const size_t end = quoted ? html.find(html[0], 1) : html.find_first_of("> \t\r\n");
   if (end == absl::string_view::npos) return std::nullopt;
