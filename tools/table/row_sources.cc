@@ -78,20 +78,29 @@ absl::StatusOr<NpyType> TypeOfSafetensor(const std::string& name) {
       absl::StrCat("of type ", Quote(name), ", want BF16, F16, F32, F64 or integers"));
 }
 
+// Not a copy, which recurs: who wrote the file chose how deep its arrays are nested.
+const nlohmann::json& Member(const nlohmann::json& object, const char* key) {
+  static const nlohmann::json kNone;
+  const auto found = object.find(key);
+  return found == object.end() ? kNone : *found;
+}
+
 // What the JSON text of a safetensors file says of a tensor.
 absl::Status ReadSafetensor(const nlohmann::json& tensor, int64_t text_end, ArrayFile& array) {
   using Numbers = std::vector<int64_t>;
   if (!tensor.is_object()) return absl::InvalidArgumentError("is no object");
-  const nlohmann::json type = tensor.value("dtype", nlohmann::json());
+  const nlohmann::json& type = Member(tensor, "dtype");
   const auto numbers = [&](const char* key) -> absl::StatusOr<Numbers> {
+    const nlohmann::json& list = Member(tensor, key);
+    if (!list.is_array()) return absl::InvalidArgumentError(absl::StrCat("has no ", key));
     Numbers found;
-    const nlohmann::json list = tensor.value(key, nlohmann::json());
     for (const nlohmann::json& number : list) {
-      if (!number.is_number_integer()) return absl::InvalidArgumentError(key);
+      if (!number.is_number_integer()) {
+        return absl::InvalidArgumentError(absl::StrCat(key, ": want integers"));
+      }
       found.push_back(number.get<int64_t>());
     }
-    if (list.is_array()) return found;
-    return absl::InvalidArgumentError(absl::StrCat("has no ", key));
+    return found;
   };
   if (!type.is_string()) return absl::InvalidArgumentError("has no dtype");
   ASSIGN_OR_RETURN(array.type, TypeOfSafetensor(type.get<std::string>()));
