@@ -6,7 +6,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "base/recording/bounded_parse.h"
+#include "base/bounded_parse.h"
 #include "base/recording/recording_file.h"
 #include "base/status_macros.h"
 #include "base/text.h"

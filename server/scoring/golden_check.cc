@@ -7,8 +7,8 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "base/bounded_parse.h"
 #include "base/file.h"
-#include "base/recording/bounded_parse.h"
 #include "base/recording/recording_file.h"
 #include "base/recording/recording_reader.h"
 #include "base/status_macros.h"
@@ -64,8 +64,7 @@ absl::Status ForEachRecord(const std::string& path, const UseRecord& use,
   if (magic != recording::kFileMagic) {
     ASSIGN_OR_RETURN(const std::string content, ReadFile(path));
     Recording record;
-    if (!recording::ParseBounded(content, record) ||
-        record.api() == recording::v1::API_UNSPECIFIED) {
+    if (!ParseBounded(content, record) || record.api() == recording::v1::API_UNSPECIFIED) {
       return absl::DataLossError(absl::StrCat(
           path, ": neither a file of the recorder nor a serialised ulfd.recording.v1.Recording"));
     }

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "base/recording/bounded_parse.h"
+#include "base/bounded_parse.h"
 #include "base/status_macros.h"
 #include "engine/tensor/element.h"
 #include "proto/open_inference.pb.h"
@@ -60,7 +60,7 @@ absl::Status Parse(const Recording& record, const RequestLimits& limits,
         absl::StrCat("the request in the record has ", bytes, " bytes, want at most ",
                      limits.max_message_bytes, " (limits.max_message_bytes)"));
   }
-  if (recording::ParseBounded(record.request(), request)) return absl::OkStatus();
+  if (ParseBounded(record.request(), request)) return absl::OkStatus();
   return absl::DataLossError("the request in the record cannot be parsed");
 }
 

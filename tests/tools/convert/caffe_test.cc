@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "base/file.h"
+#include "base/load_scope.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/testing/convert_case.h"
@@ -204,8 +205,19 @@ TEST_F(CaffeTest, FilesThatAreNoModel) {
     const std::string cut = dir_.Write("cut.caffemodel", whole.substr(0, size));
     const auto report = ConvertCaffe(net, cut, dir_.File("out/1"), {});
     ASSERT_FALSE(report.ok()) << size;
-    ASSERT_EQ(report.status().message(),
-              cut + ": truncated, or not a caffemodel (a binary NetParameter)");
+    ASSERT_EQ(
+        report.status().message(),
+        cut +
+            ": truncated, or not a caffemodel (a binary NetParameter), or of too many small parts");
+  }
+  // Three bytes each, which become a hundred.
+  std::string layers;
+  while (layers.size() < (16 << 20)) layers.append("\xa2\x06\0", 3);
+  const std::string many = dir_.Write("many.caffemodel", layers);
+  {
+    const LoadScope scope({.max_memory_bytes = int64_t{256} << 20});
+    const auto report = ConvertCaffe(net, many, dir_.File("out/1"), {});
+    EXPECT_THAT(report.status().message(), HasSubstr("or of too many small parts"));
   }
   auto weights = OneLayer("fc", {{3, 4}});
   for (int d : {0, 1}) {  // The product of both is beyond int64.

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/bounded_parse.h"
 #include "base/file.h"
 #include "base/status_macros.h"
 #include "base/text.h"
@@ -66,9 +67,10 @@ absl::Status ReadWeights(const std::string& path, CaffeNet& net) {
   ASSIGN_OR_RETURN(const std::string bytes, ReadFile(path, kMaxFileBytes));
   caffe::NetWeights weights;
   // Forks add fields of their own, so that unknown ones are no sign of a broken file here.
-  if (!weights.ParseFromString(bytes)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(path, ": truncated, or not a caffemodel (a binary NetParameter)"));
+  if (!ParseBounded(bytes, weights)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        path,
+        ": truncated, or not a caffemodel (a binary NetParameter), or of too many small parts"));
   }
   if (weights.layer_size() + weights.layers_size() == 0) {
     return absl::InvalidArgumentError(absl::StrCat(path, ": has no layers; is it a caffemodel?"));
@@ -266,9 +268,11 @@ absl::StatusOr<CaffeNet> ReadCaffe(const std::string& net_path, const std::strin
   const engine::ProtoFormat format = engine::DetectProtoFormat(content);
   if (format == engine::ProtoFormat::kText) {
     RETURN_IF_ERROR(engine::ParseTextProto(content, net_path, net));
-  } else if (!net.ParseFromString(content)) {
+  } else if (!ParseBounded(content, net)) {
     return absl::InvalidArgumentError(
-        absl::StrCat(net_path, ": truncated, or not a Caffe net (text or binary NetParameter)"));
+        absl::StrCat(net_path,
+                     ": truncated, or not a Caffe net (text or binary NetParameter), or of too "
+                     "many small parts"));
   }
   CaffeNet result;
   RETURN_IF_ERROR(Annotate(Normalize(std::move(net), result), net_path));

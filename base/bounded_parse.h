@@ -1,7 +1,7 @@
 // Parsing messages that strangers wrote.
 // SPDX-License-Identifier: Apache-2.0
-#ifndef ULFD_BASE_RECORDING_BOUNDED_PARSE_H_
-#define ULFD_BASE_RECORDING_BOUNDED_PARSE_H_
+#ifndef ULFD_BASE_BOUNDED_PARSE_H_
+#define ULFD_BASE_BOUNDED_PARSE_H_
 
 #include <google/protobuf/message_lite.h>
 
@@ -11,7 +11,7 @@
 #include "base/load_scope.h"
 #include "base/parse_bound.h"
 
-namespace ulfd::recording {
+namespace ulfd {
 
 // message.ParseFromString(bytes), but for what would take more than ParseBound.  False, and empty:
 // it does not parse.
@@ -27,6 +27,6 @@ inline bool ParseBounded(const std::string& bytes, google::protobuf::MessageLite
   return false;
 }
 
-}  // namespace ulfd::recording
+}  // namespace ulfd
 
-#endif  // ULFD_BASE_RECORDING_BOUNDED_PARSE_H_
+#endif  // ULFD_BASE_BOUNDED_PARSE_H_
