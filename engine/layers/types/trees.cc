@@ -54,13 +54,16 @@ struct Forest {
 constexpr int64_t kLanes = 16;
 // A step of one walk takes about as long as so many multiplications.
 constexpr int64_t kStepWork = 32;
+constexpr int64_t kStepsAtOnce = 1 << 14;
 // Rows that go through a tree one after the other stay in the cache.
 constexpr int64_t kRows = 256;
 
-// From each place to a leaf, by the values of a row each; returns the steps of the longest walk.
-ULFD_MULTIVERSION int64_t Walk(const Node* nodes, const float* const* rows, Place* at) {
+// From each place towards a leaf, by the values of a row each, for so many steps; returns how many
+// the longest walk took.
+ULFD_MULTIVERSION int64_t Walk(const Node* nodes, const float* const* rows, int64_t most,
+                               Place* at) {
   int64_t steps = 0;
-  for (Place all = 0; all >= 0; ++steps) {
+  for (Place all = 0; all >= 0 && steps < most; ++steps) {
     all = -1;
     for (int64_t l = 0; l < kLanes; ++l) {
       const Place place = at[l];
@@ -133,12 +136,15 @@ class TreesKernel final : public Kernel {
         if (++row == rows) row = 0, ++tree;
       }
       for (int64_t l = lanes; l < kLanes; ++l) values[l] = x, at[l] = -1;
-      const int64_t steps = Walk(forest.nodes.data(), values, at);
+      int64_t steps = kStepsAtOnce;
+      while (steps == kStepsAtOnce) {  // Trees may be chains of millions.
+        steps = Walk(forest.nodes.data(), values, kStepsAtOnce, at);
+        if (pace.Stops(steps * kLanes * kStepWork)) return;
+      }
       for (int64_t l = 0; l < lanes; ++l) {
         const float* const leaf = forest.leaves.data() + (-1 - at[l]) * forest.width;
         for (int64_t i = 0; i < forest.width; ++i) to[l][i] += double{leaf[i]};
       }
-      if (pace.Stops(steps * kLanes * kStepWork)) return;
     }
   }
 

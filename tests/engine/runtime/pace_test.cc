@@ -15,6 +15,7 @@
 #include "engine/runtime/model.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "proto/ulf.pb.h"
 #include "tests/testing/graph_case.h"
 #include "tests/testing/model_directories.h"
 
@@ -257,6 +258,47 @@ INSTANTIATE_TEST_SUITE_P(Layers, PaceTest, ::testing::ValuesIn(Cases()),
                          [](const ::testing::TestParamInfo<Case>& info) {
                            return info.param.name;
                          });
+
+class PaceWithin : public testing::ModelDirectories {};
+
+// A single tree of a single row, as deep as there are nodes.
+TEST_F(PaceWithin, ATreeThatIsAChain) {
+  constexpr int kNodes = 600000;
+  ulf::NetWeightsParameter weights;
+  ulf::LayerWeightsParameter& layer = *weights.add_layer_weights_params();
+  layer.set_name("y");
+  const auto add = [&layer](int rows, int columns) -> google::protobuf::RepeatedField<float>& {
+    ulf::BlobData& blob = *layer.add_blob_datas();
+    blob.add_shape(rows);
+    if (columns > 0) blob.add_shape(columns);
+    return *blob.mutable_data();
+  };
+  auto& nodes = add(kNodes, 5);
+  for (int i = 1; i <= kNodes; ++i) {
+    for (const int number : {0, 10, i, i, 0}) nodes.Add(static_cast<float>(number));
+  }
+  add(1, 2).Resize(2, 0);
+  add(1, 1).Add(0.5f);
+  add(1, 0).Add(0.25f);
+  const auto model = Model::Load(
+      {.directory = ulfd::testing::WriteModelDirectory(
+           {.name = "m",
+            .graph = "layer_params { type: 'input_layer' top: 'x' } "
+                     "layer_params { name: 'y' type: 'trees_layer' bottom: 'x' top: 'y' }",
+            .weights_text = weights.SerializeAsString()},
+           base_)});
+  ASSERT_TRUE(model.ok()) << model.status();
+  float x = 1;
+  int looks = 0;
+  const std::function<bool()> stop = [&looks] { return ++looks < 0; };
+  Workspace workspace;
+  RunResult result;
+  const absl::Status status =
+      (*model)->Run({{"x", {DType::kFloat32, {1, 1}, &x}}}, {.stop = &stop}, workspace, result);
+  ASSERT_TRUE(status.ok()) << status;
+  EXPECT_GT(looks, 8);
+  EXPECT_EQ(result.outputs[0].f32()[0], 0.75f);
+}
 
 // Whoever adds a type says which kind it is of.
 TEST(PaceTypes, EachTypeKeepsPaceOrIsBounded) {
