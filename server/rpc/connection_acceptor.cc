@@ -17,7 +17,6 @@
 
 #include "base/load_scope.h"
 #include "server/system/peer.h"
-#include "server/system/room_share.h"
 #include "server/system/thread_time.h"
 
 namespace ulfd::server {
@@ -61,7 +60,9 @@ ConnectionAcceptor::ConnectionAcceptor(ListeningSocket socket, const AcceptorOpt
       logger_(logger),
       wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
       spare_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
+      room_(options.max_connections),
       hand_over_(std::move(hand)) {
+  handed_.reserve(static_cast<size_t>(options.max_connections));  // What took room has a place.
   ledger_.set_close([this](const std::string& peer, const char* why) { Close(peer, why); });
   thread_ = std::thread([this] { Loop(); });
 }
@@ -122,9 +123,8 @@ void ConnectionAcceptor::AcceptAll() {
 }
 
 void ConnectionAcceptor::HandOver(FileDescriptor fd, const std::string& peer) {
-  ino_t inode = 0;
-  const std::string client = ClientOf(peer);
-  if (IsShunned(peer) || !HasRoomFor(client) || !InodeOf(fd.get(), inode)) return;
+  Handed handed{.fd = fd.get(), .inode = 0, .peer = peer, .client = ClientOf(peer)};
+  if (IsShunned(peer) || !InodeOf(fd.get(), handed.inode) || !TakeRoom(handed.client)) return;
   const int on = 1;
   const unsigned timeout_ms = static_cast<unsigned>(options_.user_timeout.count());
   setsockopt(fd.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
@@ -132,9 +132,7 @@ void ConnectionAcceptor::HandOver(FileDescriptor fd, const std::string& peer) {
   {
     MutexLock lock(mu_);
     ++stats_.accepted;
-    int& of_client = of_client_[client];
-    handed_.push_back({fd.get(), inode, peer, client});
-    ++of_client;
+    handed_.push_back(std::move(handed));
   }
   hand_over_.Add(std::move(fd), peer);
 }
@@ -160,20 +158,14 @@ bool ConnectionAcceptor::IsShunned(const std::string& peer) {
   return true;
 }
 
-bool ConnectionAcceptor::Fits(const std::string& client) const {
-  const auto own = of_client_.find(client);
-  return HasRoom(static_cast<int64_t>(handed_.size()), own == of_client_.end() ? 0 : own->second, 1,
-                 options_.max_connections);
-}
-
-bool ConnectionAcceptor::HasRoomFor(const std::string& client) {
+bool ConnectionAcceptor::TakeRoom(const std::string& client) {
   {
     MutexLock lock(mu_);
-    if (Fits(client)) return true;
+    if (room_.Take(client, 1)) return true;
     const auto now = steady_clock::now();
     if (now >= next_count_) {
       CountOpen();
-      if (Fits(client)) return true;
+      if (room_.Take(client, 1)) return true;
       next_count_ = now + kCountInterval;
     }
     ++stats_.over_limit;
@@ -187,8 +179,7 @@ void ConnectionAcceptor::CountOpen() const {
     ino_t inode = 0;
     if (InodeOf(handed.fd, inode) && inode == handed.inode) return false;
     ledger_.Forget(handed.peer);
-    const auto of_client = of_client_.find(handed.client);
-    if (--of_client->second == 0) of_client_.erase(of_client);
+    room_.Release(handed.client, 1);
     return true;
   };
   handed_.erase(std::remove_if(handed_.begin(), handed_.end(), closed), handed_.end());

@@ -23,6 +23,7 @@
 #include "server/rpc/connection_hand_over.h"
 #include "server/rpc/connection_watch.h"
 #include "server/system/listening_socket.h"
+#include "server/system/room_share.h"
 
 namespace ulfd::server {
 
@@ -71,9 +72,8 @@ class ConnectionAcceptor {
   };
   void Loop();
   void AcceptAll();
-  // Whether there is room for one more of the client.
-  bool HasRoomFor(const std::string& client);
-  bool Fits(const std::string& client) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Room for one more of the client; false: there is none.
+  bool TakeRoom(const std::string& client);
   void Remember(const std::string& peer);
   // Whether its address may not connect.
   bool IsShunned(const std::string& peer);
@@ -99,7 +99,7 @@ class ConnectionAcceptor {
 
   mutable Mutex mu_;
   mutable std::vector<Handed> handed_ ABSL_GUARDED_BY(mu_);
-  mutable std::map<std::string, int> of_client_ ABSL_GUARDED_BY(mu_);  // Of `handed_`.
+  mutable SharedRoom room_;  // What `handed_` takes of it.
   ConnectionStats stats_ ABSL_GUARDED_BY(mu_);
   // Where what memory grew by came from.
   struct Offender {
