@@ -1,6 +1,7 @@
 """Scores over the wire against references that share no code with the engine.
 SPDX-License-Identifier: Apache-2.0
 """
+import itertools
 import json
 import os
 import subprocess
@@ -246,16 +247,24 @@ class DemoModelTest(DaemonTest):
         work = env.scratch("demo")
         given = os.path.join(self.requests, "cook.npz")
         with np.load(given) as arrays:
-            offline = score_command(os.path.join(self.repository, "demo", "1"), dict(arrays), work)
-        for flags in ((), ("--kserve",)):
+            parts = dict(arrays)
+        offline = score_command(os.path.join(self.repository, "demo", "1"), parts, work)
+        # Every sparse feature as one matrix of ids, too.
+        whole = os.path.join(work, "whole.npz")
+        np.savez(whole, **{name.removesuffix(".ids"): array.reshape(
+            len(parts[name[:-3] + "segments"]), -1) if name.endswith(".ids") else array
+                           for name, array in parts.items()
+                           if not name.endswith((".values", ".segments"))})
+        for inputs, flags in itertools.product((given, whole), ((), ("--kserve",))):
             out = os.path.join(work, "predicted.npz")
             done = subprocess.run([env.program("ulf"), "predict", self.daemon.target,
-                                   "--model=demo", f"--inputs={given}", f"--outputs={out}", *flags],
+                                   "--model=demo", f"--inputs={inputs}", f"--outputs={out}",
+                                   *flags],
                                   capture_output=True, text=True, check=False)
             self.assertEqual(done.returncode, 0, done.stderr)
             with np.load(out) as found:
                 for name, values in offline.items():
-                    self.assert_close(found[name], values, 1e-6, f"{name} {flags}")
+                    self.assert_close(found[name], values, 1e-6, f"{name} {inputs} {flags}")
 
     def test_ulf_predict_says_what_is_wrong(self):
         done = subprocess.run([env.program("ulf"), "predict", self.daemon.target, "--model=demmo",

@@ -2,7 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cstring>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "base/status_macros.h"
 #include "engine/tensor/tensor.h"
 #include "proto/open_inference.grpc.pb.h"
@@ -28,20 +30,29 @@ absl::Status FillInputs(const engine::NpzArrays& arrays,
                         const inference::ModelMetadataResponse& metadata,
                         inference::ModelInferRequest& request) {
   std::vector<std::string> known;
-  for (const auto& input : metadata.inputs()) known.push_back(input.name());
-  RETURN_IF_ERROR(CheckInputNames(arrays, known));
-  for (const auto& input : metadata.inputs()) {
-    const auto array = arrays.find(input.name());
-    if (array == arrays.end()) continue;
-    ASSIGN_OR_RETURN(const DType type, DTypeOf(input.name(), input.datatype()));
-    ASSIGN_OR_RETURN(engine::NpyArray converted, ConvertInput(input.name(), array->second, type));
+  const auto add = [&](const std::string& name, const std::string& datatype) -> absl::Status {
+    known.push_back(name);
+    const auto array = arrays.find(name);
+    if (array == arrays.end()) return absl::OkStatus();
+    ASSIGN_OR_RETURN(const DType type, DTypeOf(name, datatype));
+    ASSIGN_OR_RETURN(engine::NpyArray converted, ConvertInput(name, array->second, type));
     auto* tensor = request.add_inputs();
-    tensor->set_name(input.name());
-    tensor->set_datatype(input.datatype());
+    tensor->set_name(name);
+    tensor->set_datatype(datatype);
     for (const int64_t dim : converted.dims) tensor->add_shape(dim);
     request.add_raw_input_contents(std::move(converted.bytes));
+    return absl::OkStatus();
+  };
+  for (const auto& input : metadata.inputs()) {
+    RETURN_IF_ERROR(add(input.name(), input.datatype()));
   }
-  return absl::OkStatus();
+  for (const auto& input : metadata.inputs()) {
+    absl::string_view feature = input.name();  // All of it may come as one matrix of ids.
+    if (!absl::ConsumeSuffix(&feature, ".ids")) continue;
+    if (absl::c_linear_search(known, feature)) continue;
+    RETURN_IF_ERROR(add(std::string(feature), input.datatype()));
+  }
+  return CheckInputNames(arrays, known);
 }
 
 absl::StatusOr<std::vector<float>> Values(const inference::ModelInferResponse& response, int i) {

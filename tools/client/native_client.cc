@@ -2,11 +2,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <cstring>
+#include <optional>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "proto/predict.grpc.pb.h"
 #include "tools/client/clients.h"
+#include "tools/model/id_matrix.h"
 #include "tools/model/npz_inputs.h"
 
 namespace ulfd::tools {
@@ -45,10 +48,14 @@ void FillDense(const NpyArray& array, DType type, ulfd::v1::DenseTensor& dense) 
 }
 
 // The arrays, each in the type of its input.
-absl::StatusOr<engine::NpzArrays> Converted(const engine::NpzArrays& arrays,
+absl::StatusOr<engine::NpzArrays> Converted(engine::NpzArrays arrays,
                                             const ulfd::v1::GetModelMetadataResponse& metadata) {
   std::vector<std::string> known;
   for (const ulfd::v1::TensorMetadata& input : metadata.inputs()) known.push_back(input.name());
+  for (const ulfd::v1::SparseFeatureMetadata& feature : metadata.sparse_features()) {
+    if (absl::c_linear_search(known, feature.name())) continue;
+    RETURN_IF_ERROR(SplitMatrix(feature.name(), feature.name(), std::nullopt, arrays));
+  }
   RETURN_IF_ERROR(CheckInputNames(arrays, known));
   engine::NpzArrays converted;
   for (const ulfd::v1::TensorMetadata& input : metadata.inputs()) {
@@ -65,9 +72,9 @@ int64_t CountAds(const engine::NpzArrays& arrays,
                  const ulfd::v1::GetModelMetadataResponse& metadata) {
   for (const ulfd::v1::SparseFeatureMetadata& feature : metadata.sparse_features()) {
     if (feature.level() != ulfd::v1::TENSOR_LEVEL_AD) continue;
-    for (const char* part : {".segments", ".ids"}) {
+    for (const char* part : {".segments", ".ids", ""}) {
       const auto array = arrays.find(feature.name() + part);
-      if (array != arrays.end()) return array->second.elements();
+      if (array != arrays.end() && !array->second.dims.empty()) return array->second.dims[0];
     }
   }
   for (const ulfd::v1::TensorMetadata& input : metadata.inputs()) {

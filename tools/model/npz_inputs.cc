@@ -10,6 +10,7 @@
 #include "absl/strings/str_join.h"
 #include "base/status_macros.h"
 #include "engine/weights/npy.h"
+#include "tools/model/id_matrix.h"
 
 namespace ulfd::tools {
 namespace {
@@ -125,6 +126,11 @@ absl::StatusOr<engine::NpzArrays> ConvertInputs(engine::NpzArrays arrays,
                                                 const engine::ModelInfo& info) {
   std::vector<std::string> known;
   for (const engine::InputInfo& input : info.inputs) known.push_back(input.name);
+  for (const engine::FeatureInfo& feature : info.features) {
+    if (feature.matrix.empty()) continue;
+    RETURN_IF_ERROR(SplitMatrix(feature.matrix, feature.name, feature.padding_id, arrays));
+    known.push_back(feature.matrix);
+  }
   RETURN_IF_ERROR(CheckInputNames(arrays, known));
   for (const engine::InputInfo& input : info.inputs) {
     const auto array = arrays.find(input.name);
