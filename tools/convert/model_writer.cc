@@ -6,16 +6,17 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <system_error>
-#include <vector>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "base/text.h"
+#include "base/text_file.h"
+#include "engine/embedding/table_file_writer.h"
 #include "engine/runtime/model.h"
 #include "engine/runtime/model_directory.h"
 #include "google/protobuf/text_format.h"
@@ -27,39 +28,6 @@ absl::Status SystemError(absl::string_view what) {
   return absl::UnavailableError(absl::StrCat(what, ": ", strerror(errno)));
 }
 
-// A file that is written piece by piece; the first failure stays.
-class OutputFile {
- public:
-  explicit OutputFile(std::string path)
-      : path_(std::move(path)), file_(fopen(path_.c_str(), "wb")) {}
-  ~OutputFile() {
-    if (file_ != nullptr) fclose(file_);
-  }
-  OutputFile(const OutputFile&) = delete;
-  OutputFile& operator=(const OutputFile&) = delete;
-
-  void Write(absl::string_view text) {
-    ok_ = ok_ && file_ != nullptr && fwrite(text.data(), 1, text.size(), file_) == text.size();
-  }
-  absl::Status Close() {
-    if (file_ == nullptr) return SystemError(path_);
-    const bool closed = fclose(file_) == 0;
-    file_ = nullptr;
-    return ok_ && closed ? absl::OkStatus() : SystemError(path_);
-  }
-
- private:
-  const std::string path_;
-  std::FILE* file_;
-  bool ok_ = true;
-};
-
-absl::Status WriteText(const std::string& path, absl::string_view text) {
-  OutputFile file(path);
-  file.Write(text);
-  return file.Close();
-}
-
 absl::Status WriteProtoText(const std::string& path, absl::string_view heading,
                             const google::protobuf::Message& message) {
   google::protobuf::TextFormat::Printer printer;
@@ -68,26 +36,18 @@ absl::Status WriteProtoText(const std::string& path, absl::string_view heading,
   if (!printer.PrintToString(message, &text)) {
     return absl::InternalError(absl::StrCat(path, ": cannot be printed"));
   }
-  return WriteText(path, absl::StrCat("# ", heading, "\n", text));
+  return WriteTextFile(path, absl::StrCat("# ", heading, "\n", text));
 }
 
-// Lines "id,v0,v1,..."; %.9g gives every float back.
 absl::Status WriteTable(const std::string& path, const TableSource& table) {
-  OutputFile file(path);
-  std::vector<float> row(static_cast<size_t>(table.dim));
-  std::string line;
+  engine::TableFileWriter file(path, {});
+  RETURN_IF_ERROR(file.Begin(table.dim, table.rows));
   for (int64_t id = table.first; id < table.first + table.rows; ++id) {
-    table.read(id, row.data());
-    line = absl::StrCat(id);
-    for (const float value : row) {
-      char digits[32];
-      const int length = snprintf(digits, sizeof(digits), ",%.9g", static_cast<double>(value));
-      line.append(digits, static_cast<size_t>(length));
-    }
-    line += '\n';
-    file.Write(line);
+    ASSIGN_OR_RETURN(float* const row, file.NextRow());
+    table.read(id, row);
+    RETURN_IF_ERROR(file.Commit(id));
   }
-  return file.Close();
+  return file.Finish().status();
 }
 
 absl::Status WriteFiles(const ConvertedModel& model, const std::string& base) {
@@ -110,7 +70,7 @@ absl::Status WriteFiles(const ConvertedModel& model, const std::string& base) {
       return absl::ResourceExhaustedError(
           "the weights are more than 2 GiB, the most that weights.pb can hold");
     }
-    RETURN_IF_ERROR(WriteText(absl::StrCat(base, "/weights.pb"), bytes));
+    RETURN_IF_ERROR(WriteTextFile(absl::StrCat(base, "/weights.pb"), bytes));
   }
   return absl::OkStatus();
 }
@@ -197,8 +157,8 @@ absl::Status WriteModel(const ConvertedModel& model, absl::string_view source,
   RETURN_IF_ERROR(
       Annotate(loaded.status(), absl::StrCat(source, ": the converted model does not load")));
   ASSIGN_OR_RETURN(const std::string report, finish(**loaded));
-  RETURN_IF_ERROR(WriteText(absl::StrCat(scratch.path(), "/conversion_report.txt"), report));
-  RETURN_IF_ERROR(WriteText(absl::StrCat(scratch.path(), "/", engine::kSuccessFile), ""));
+  RETURN_IF_ERROR(WriteTextFile(absl::StrCat(scratch.path(), "/conversion_report.txt"), report));
+  RETURN_IF_ERROR(WriteTextFile(absl::StrCat(scratch.path(), "/", engine::kSuccessFile), ""));
   if (rename(scratch.path().c_str(), target.c_str()) != 0) return SystemError(target);
   scratch.Release();
   parents.Release();

@@ -139,8 +139,8 @@ TEST_F(OnnxTest, PaddingNeedNotBeSent) {
   EXPECT_THAT(found->at("ctr").ToFloat32(),
               Pointwise(FloatNear(1e-5f), expected->at("ctr").ToFloat32()));
   EXPECT_THAT(report->user_inputs, Contains("hist_item: 20 ids of the user, looked up in "
-                                            "hist_item_values.table, item.weight.table"));
-  EXPECT_THAT(report->ad_inputs, Contains("item: one id per ad, looked up in item.weight.table"));
+                                            "hist_item_values.ulft, item.weight.ulft"));
+  EXPECT_THAT(report->ad_inputs, Contains("item: one id per ad, looked up in item.weight.ulft"));
 }
 TEST_F(OnnxTest, DinExportedInBatchesIsSplitByFlags) {
   ExpectCase("onnx_din_batch", {.user_inputs = {"user", "hist_item", "hist_category"}});
@@ -812,7 +812,7 @@ TEST_F(OnnxTest, TablesHaveNamesOfNoOtherFile) {
     const std::string out = dir_.File(absl::StrCat("ok", name.size(), "/1"));
     const auto report = ConvertOnnx(path, out, {});
     ASSERT_TRUE(report.ok()) << report.status();
-    EXPECT_TRUE(std::filesystem::exists(absl::StrCat(out, "/", name.substr(0, 200), ".table")));
+    EXPECT_TRUE(std::filesystem::exists(absl::StrCat(out, "/", name.substr(0, 200), ".ulft")));
   }
 }
 
@@ -911,10 +911,10 @@ TEST_F(OnnxSchemaTest, SplitsOneMatrix) {
   const auto report = ConvertOnnx(path, dir_.File("ok/1"), {.schema = schema});
   ASSERT_TRUE(report.ok()) << report.status();
   EXPECT_THAT(report->user_inputs,
-              ElementsAre("user: one id of the user, looked up in users.table, column 0 of \"x\"",
+              ElementsAre("user: one id of the user, looked up in users.ulft, column 0 of \"x\"",
                           "age [users, 1] float32, column 1 of \"x\""));
   EXPECT_THAT(report->ad_inputs,
-              ElementsAre("item: one id per ad, looked up in items_1_0_3.table, column 2 of \"x\"",
+              ElementsAre("item: one id per ad, looked up in items_1_0_3.ulft, column 2 of \"x\"",
                           "prices [ads, 2] float32, columns 3 to 4 of \"x\""));
   EXPECT_THAT(report->notes, Contains(StartsWith("proved: ")));
   // User 2 of age 10, items 1 and 2, which cost [1, 2] and [3, 4].

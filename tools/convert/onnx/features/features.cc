@@ -400,8 +400,8 @@ std::string OnnxFeatures::FeatureOf(const Ids& ids) {
 std::string OnnxFeatures::AddTable(const std::string& wanted, TableSource source) {
   // The ending is that of no other file of a version.
   const std::string base = FileName(wanted);
-  std::string name = absl::StrCat(base, ".table");
-  for (int i = 2; tables_.contains(name); ++i) name = absl::StrCat(base, ".", i, ".table");
+  std::string name = absl::StrCat(base, ".ulft");
+  for (int i = 2; tables_.contains(name); ++i) name = absl::StrCat(base, ".", i, ".ulft");
   tables_[name] = std::move(source);
   return name;
 }
