@@ -22,7 +22,7 @@
 #include "absl/strings/strip.h"
 #include "base/load_scope.h"
 #include "base/status_macros.h"
-#include "engine/runtime/model_directory.h"
+#include "engine/runtime/onnx_directory.h"
 #include "engine/weights/digest.h"
 #include "server/models/quarantine.h"
 #include "server/system/child_process.h"
@@ -32,7 +32,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr char kModelFile[] = "model.onnx";
 constexpr char kSchemaFile[] = "schema.csv";
 // Under the directory: what is being made.
 constexpr char kUnfinished[] = "unfinished";
@@ -107,12 +106,6 @@ absl::StatusOr<std::unique_ptr<OnnxConversion>> OnnxConversion::Create(std::stri
 #endif
 }
 
-bool OnnxConversion::IsFor(const std::string& source) {
-  std::error_code error;
-  return fs::exists(absl::StrCat(source, "/", kModelFile), error) &&
-         absl::IsNotFound(engine::OpenModelDirectory(source).status());
-}
-
 absl::Status OnnxConversion::Run(const std::string& source, const std::string& out,
                                  const engine::DirectoryRules& rules) const {
   // Who made a folder chose its name, which may hold what stands between the roots.
@@ -120,7 +113,7 @@ absl::Status OnnxConversion::Run(const std::string& source, const std::string& o
     absl::StrAppend(text, absl::CEscape(root));
   };
   std::vector<std::string> argv = {
-      program_, "onnx", absl::StrCat(source, "/", kModelFile), out,
+      program_, "onnx", absl::StrCat(source, "/", engine::kOnnxFile), out,
       absl::StrCat("--roots=", absl::StrJoin(rules.roots, "\n", escape))};
   std::error_code error;
   const std::string schema = absl::StrCat(source, "/", kSchemaFile);
@@ -143,8 +136,8 @@ absl::Status OnnxConversion::Run(const std::string& source, const std::string& o
     return absl::UnavailableError(absl::StrCat(program_, ": was killed"));
   }
   if (result.signal != 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(source, "/", kModelFile, ": ", program_, " ended by signal ", result.signal));
+    return absl::InvalidArgumentError(absl::StrCat(source, "/", engine::kOnnxFile, ": ", program_,
+                                                   " ended by signal ", result.signal));
   }
   if (result.exit_code == 0) return absl::OkStatus();
   if (result.exit_code == kNoMemory && load != nullptr) {
@@ -182,7 +175,7 @@ absl::StatusOr<std::string> OnnxConversion::Convert(const std::string& source,
   std::error_code error;
   if (fs::exists(absl::StrCat(source, "/", engine::kManifestFile), error)) {
     return absl::InvalidArgumentError(absl::StrCat(source, "/", engine::kManifestFile,
-                                                   ": is not read beside ", kModelFile,
+                                                   ": is not read beside ", engine::kOnnxFile,
                                                    ", want only what the converter writes"));
   }
   ASSIGN_OR_RETURN(const std::string content, HashVersionDirectory(source, rules));

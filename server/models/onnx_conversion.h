@@ -22,9 +22,6 @@ class OnnxConversion {
   // FAILED_PRECONDITION: the directory cannot be written, or ulf-convert is not beside the daemon.
   static absl::StatusOr<std::unique_ptr<OnnxConversion>> Create(std::string directory);
 
-  // Whether the version directory has a model.onnx, and no graph of ours.
-  static bool IsFor(const std::string& source);
-
   // The version directory made of `source`, of now or of an earlier run, with the converter's
   // conversion_report.txt in it.  A file schema.csv in `source` names the columns of a model with
   // one matrix.  Within the limits of the load of this thread.  INVALID_ARGUMENT: it cannot be

@@ -14,10 +14,10 @@
 #include "base/text.h"
 #include "engine/runtime/delta_directory.h"
 #include "engine/runtime/load_reason.h"
+#include "engine/runtime/onnx_directory.h"
 #include "engine/tensor/onednn.h"
 #include "server/models/memory_budget.h"
 #include "server/models/model_lane.h"
-#include "server/models/onnx_conversion.h"
 #include "server/models/warm_up.h"
 #include "server/system/pacer.h"
 
@@ -156,7 +156,7 @@ absl::Status VersionLoader::CheckFits(const LoadJob& job, const engine::Model& m
 }
 
 bool VersionLoader::Converts(const LoadJob& job) const {
-  return options_.convert && OnnxConversion::IsFor(job.directory);
+  return options_.convert && engine::IsOnnxDirectory(job.directory);
 }
 
 absl::StatusOr<std::unique_ptr<const engine::Model>> VersionLoader::LoadBase(
@@ -319,7 +319,7 @@ std::optional<LoadOutcome> VersionLoader::EndWithoutLoad(
   }
   if (!state.ok()) return RefusedFor(state.status());
   if (!state->fault.ok()) return RefusedFor(Named(job, state->fault, LoadReason::kContent));
-  if (!options_.convert && OnnxConversion::IsFor(job.directory)) {
+  if (!options_.convert && engine::IsOnnxDirectory(job.directory)) {
     return RefusedFor(
         Named(job,
               absl::FailedPreconditionError(

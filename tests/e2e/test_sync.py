@@ -91,6 +91,13 @@ class DirectoryTest(SyncTest):
         self.assertEqual(tree(self.to), tree(self.store))
         self.assertEqual(os.listdir(os.path.join(self.to, ".sync")), [".lock"])
 
+    def test_copies_versions_that_the_daemon_converts(self):
+        modelfiles.write_version(os.path.join(self.store, "rank", "1"), {"model.onnx": b"any"})
+        self.good(self.store, self.to)
+        self.assertEqual(tree(self.to), tree(self.store))
+        modelfiles.write_version(os.path.join(self.store, "rank", "2"), {"schema.csv": "any"})
+        self.refused("rank/2: .*graph: none of", self.store, self.to)
+
     def test_a_source_without_models_is_another_path(self):
         add_stamp(self.store, 1)
         self.refused("No such file", self.store + "/nowhere", self.to)

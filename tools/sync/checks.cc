@@ -14,6 +14,7 @@
 #include "engine/embedding/table_file.h"
 #include "engine/runtime/delta_directory.h"
 #include "engine/runtime/model_directory.h"
+#include "engine/runtime/onnx_directory.h"
 #include "engine/weights/digest.h"
 
 namespace ulfd::tools {
@@ -37,6 +38,7 @@ absl::Status CheckTables(const std::string& directory) {
 }  // namespace
 
 absl::Status CheckVersion(const std::string& directory) {
+  if (engine::IsOnnxDirectory(directory)) return absl::OkStatus();  // The daemon converts it.
   ASSIGN_OR_RETURN(const engine::ModelDirectory found, engine::OpenModelDirectory(directory));
   for (const model::v1::FileSum& sum : found.manifest.sums()) {
     const std::string path = absl::StrCat(directory, "/", sum.path());
