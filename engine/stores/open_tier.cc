@@ -41,14 +41,14 @@ class OpenTiers {
     static OpenTiers* const tiers = new OpenTiers();
     return *tiers;
   }
+  // `elsewhere`: what could not be read of one store of that content may be readable of another.
   std::shared_ptr<RowTier> Share(const std::string& key, std::unique_ptr<const RowStore> store,
-                                 const RowTierOptions& options) {
+                                 const RowTierOptions& options, bool elsewhere) {
     const MutexLock lock(mu_);
     std::erase_if(tiers_, [](const auto& tier) { return tier.second.expired(); });
     std::weak_ptr<RowTier>& known = tiers_[key];
     std::shared_ptr<RowTier> tier = known.lock();
-    // What could not be read there may be readable here.
-    if (tier != nullptr && tier->stats().failures == 0) return tier;
+    if (tier != nullptr && !(elsewhere && tier->stats().failures > 0)) return tier;
     tier = std::make_shared<RowTier>(std::move(store), options);
     known = tier;
     return tier;
@@ -82,7 +82,8 @@ absl::StatusOr<std::shared_ptr<RowTier>> OpenRowTier(const pb::TableStore& store
   const LoadScope* const load = LoadScope::Current();
   const std::string key = absl::StrCat(load == nullptr ? "" : load->limits().owner, "\n",
                                        opened->table().digest, settings.SerializeAsString());
-  std::shared_ptr<RowTier> tier = OpenTiers::Get().Share(key, std::move(opened), OptionsOf(store));
+  std::shared_ptr<RowTier> tier =
+      OpenTiers::Get().Share(key, std::move(opened), OptionsOf(store), store.has_rocksdb());
   // Whether rows can be read at all must show before the version serves.  The table may lack the
   // id.
   constexpr int64_t kAny[] = {0};

@@ -6,6 +6,7 @@ import binascii
 import collections
 import os
 import random
+import shutil
 import socketserver
 import statistics
 import threading
@@ -332,6 +333,31 @@ class RedisTest(AdminDaemonTest):
         self.cluster.cli("-c", "-p", self.cluster.ports[0], "set", "{wide}", "garbage")
         self.assertIn('key "{wide}"', version(94, 'table: "items"', 'table: "wide"'))
 
+
+    def test_rows_in_memory_outlast_a_reload_after_a_failure(self):
+        path = os.path.join(self.repository, "kept", "%d")
+        add_stamp(self.repository, STAMP, name="kept")
+        into_redis(self.cluster, path % 1, ["items"], PATIENT, "kept_")
+
+        def ask(*ids):
+            """Late ids, and those that were not in memory."""
+            before, reply = (call() for call in (
+                lambda: scrape(self.daemon), lambda: self.client.predict(
+                    predict_request("kept", stamp_inputs(list(ids)), ()))))
+            misses = (page.sum("ulfd_embedding_cache_ids_total", model="kept", result="miss")
+                      for page in (scrape(self.daemon), before))
+            return reply.late_ids, next(misses) - next(misses)
+
+        self.admin.call("LoadModel", name="kept", version=1)
+        self.assertEqual(ask(1, 2), (0, 2))
+        (key,) = [key for key in keys_of(self.cluster, "kept_items") if key.endswith("}5")]
+        self.cluster.cli("-c", "-p", self.cluster.ports[0], "set", key, "garbage")
+        self.assertEqual(ask(5), (1, 1))
+        shutil.copytree(path % 1, path % 2)
+        with open(os.path.join(path % 2, "weights.pb"), "a", encoding="utf-8") as file:
+            file.write("# Only the weights are others.\n")
+        self.admin.call("LoadModel", name="kept", version=2)
+        self.assertEqual(ask(1, 2), (0, 0))
 
     def test_offline_commands_read_the_cluster(self):
         stored, memory = (os.path.join(self.repository, name) for name in ("stored", "shop"))
