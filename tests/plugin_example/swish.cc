@@ -36,13 +36,7 @@ class SwishKernel final : public Kernel {
   const float beta_;
 };
 
-// acme_swish_layer: y = x * sigmoid(beta * x).
-// Input   0 x f32, any shape and level.
-// Weights none.
-// Output  0 shape and level of x.
-// Params  plugin_param attribute "beta" (1): one number.
-// Errors  InvalidArgument for another type, an unknown attribute, a beta that is not one number.
-// Source  arXiv:1710.05941.
+// acme_swish_layer.  The plugin_param has one attribute, "beta" (1): one number.
 class Swish final : public Layer {
  public:
   static absl::StatusOr<std::unique_ptr<Layer>> Parse(const ParseContext& ctx) {

@@ -15,16 +15,9 @@
 namespace ulfd::engine {
 namespace {
 
-// ---------------------------------------------------------------------------------------- relu
-// sigmoid tanh
+// ------------------------------------------------------------------------------- relu sigmoid tanh
 
-// relu_layer: y = max(x, 0).  sigmoid_layer: y = 1 / (1 + exp(-x)).  tanh_layer: y = tanh(x).
-// Input   0 x f32, any shape and level.
-// Weights none.
-// Output  0 shape and level of x.
-// Params  none.
-// Errors  InvalidArgument for another type.
-// Source  ULF guide; x-deeplearning blaze/operator/op/{relu,sigmoid,tanh}_op.
+// relu_layer, sigmoid_layer, tanh_layer.
 template <UnaryOp kUnary, Semantics::Op kOp>
 class Function final : public Layer {
  public:
@@ -45,13 +38,7 @@ class Function final : public Layer {
 
 // ---------------------------------------------------------------------------------------- softmax
 
-// softmax_layer: y = exp(x - max) / sum(exp(x - max)) along one axis.
-// Input   0 x f32, any rank above the axis.
-// Weights none.
-// Output  0 shape of x; level of x, unknown if the axis is 0 (rows depend on each other).
-// Params  softmax_param.dim, default 1. softmax_param.use_bias has no effect on inference.
-// Errors  InvalidArgument for another type, an axis that x lacks, or an axis of length 0.
-// Source  ULF guide; x-deeplearning blaze/operator/op/softmax_op.
+// softmax_layer.  Along axis 0 rows depend on each other, so that their level is unknown then.
 class SoftmaxLayer final : public Layer {
  public:
   explicit SoftmaxLayer(int axis) : axis_(axis) {}

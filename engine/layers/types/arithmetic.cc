@@ -18,17 +18,10 @@
 namespace ulfd::engine {
 namespace {
 
-// ---------------------------------------------------------------------------------------- add sub
-// multiply div
+// ---------------------------------------------------------------------------- add sub multiply div
 
-// add_layer, sub_layer, multiply_layer, div_layer: y = a op b.
-// Input   0 a, 1 b, f32, any rank, any level; numpy broadcasting both ways.
-// Weights none.
-// Output  0 the broadcast shape; level of the higher input if its rows lead.
-// Params  none.
-// Errors  InvalidArgument for a type other than float32 and for shapes that do not broadcast. x / 0
-//         is IEEE.
-// Source  ULF guide; x-deeplearning blaze/operator/op/{add,sub,mul,div}_op.
+// add_layer, sub_layer, multiply_layer, div_layer: y = a op b with numpy's broadcasting both ways.
+// The level is that of the higher input if its rows lead.  x / 0 is IEEE.
 template <BinaryOp kBinary, Semantics::Op kOp>
 class Binary final : public Layer {
  public:
@@ -87,13 +80,7 @@ ULFD_MULTIVERSION void WhereRun64(const int64_t* c, int64_t cs, const float* a, 
   WhereRun(c, cs, a, as, b, bs, y, n);
 }
 
-// where_layer: y = cond > 0 ? a : b.
-// Input   0 cond int32 or int64, 1 a f32, 2 b f32, any rank; numpy broadcasting.
-// Weights none.
-// Output  0 the broadcast shape, f32; level of the highest input if its rows lead.
-// Params  none.
-// Errors  InvalidArgument for other types and for shapes that do not broadcast.
-// Source  ULF guide; x-deeplearning blaze/operator/op/where_op.
+// where_layer.  The level is that of the highest input if its rows lead.
 class Where final : public Layer {
  public:
   static absl::StatusOr<std::unique_ptr<Layer>> Parse(const ParseContext&) {
@@ -187,15 +174,8 @@ ULFD_MULTIVERSION void SumMiddle(const float* x, int64_t outer, int64_t count, i
   }
 }
 
-// sum_layer: y = sum of x along one axis, which is dropped.
-// Input   0 x f32, any rank above the axis.
-// Weights none.
-// Output  0 shape without the axis; level of x, unknown if the axis is 0 (rows are summed away).
-// Params  sum_param.dim, default 1; of several only the first counts (a notice), an empty list is
-//         refused.
-// Errors  InvalidArgument for another type and an axis that x lacks.
-// Source  ULF guide (there also spelt reduce_layer); x-deeplearning
-//         blaze/operator/op/reduce_sum_op.
+// sum_layer (the guide also spells it reduce_layer).  Along axis 0 rows are summed away, so that
+// the level is unknown then.  Of several axes only the first counts (a notice).
 class SumAxis final : public Layer {
  public:
   explicit SumAxis(int axis) : axis_(axis) {}

@@ -274,17 +274,9 @@ class BatchDotKernel final : public Kernel {
   const bool transpose_a_, transpose_b_;
 };
 
-// batchdot_layer: y[i] = a[i] * b[i] (matrix product), each operand transposed if asked for.
-// Input   0 a [..., M, K], 1 b [..., K, N], f32, rank 2 or more; a [n, m] counts as [n, m, 1], b
-//         [n, k] as [n, 1, k], before transposition. Leading dimensions broadcast.
-// Weights none.
-// Output  0 [..., M, N], at least rank 3; level of the higher input.
-// Params  batch_dot_param.transpose_a, default false; batch_dot_param.transpose_b, default true,
-//         also without the message.
-// Errors  InvalidArgument for another type or rank, K that differs, leading dimensions that do not
-//         broadcast.
-// Source  ULF guide; x-deeplearning blaze/operator/op/batchdot_op (which leaves its operands
-//         reshaped; we do not).
+// batchdot_layer.  a [n, m] counts as [n, m, 1], b [n, k] as [n, 1, k], before transposition;
+// leading dimensions broadcast; the output has rank 3 at least.  transpose_b is true without the
+// message, too.  x-deeplearning's batchdot_op leaves its operands reshaped; we do not.
 class BatchDot final : public Layer {
  public:
   BatchDot(bool transpose_a, bool transpose_b)

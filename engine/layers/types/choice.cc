@@ -147,15 +147,8 @@ class TopKKernel final : public Kernel {
   const float sign_;
 };
 
-// top_k_layer: the k largest or smallest entries along an axis, the best first, and their places.
-// Input   0 x f32, any rank above the axis.
-// Weights none.
-// Output  0 values, 1 places (whole numbers as f32): shape of x with k for the axis; level of x,
-//         unknown if the axis is 0.  Of equal entries the first is in front; NaN counts as the
-//         worst of numbers.
-// Params  top_k_param: k, axis, smallest.
-// Errors  InvalidArgument for a k below 1 or above the axis, an axis that x lacks.
-// Source  ONNX TopK.
+// top_k_layer.  Of equal entries the first is in front; NaN counts as the worst of numbers.  Along
+// axis 0 the level is unknown.
 class TopK final : public Layer {
  public:
   static absl::StatusOr<std::unique_ptr<Layer>> Parse(const ParseContext& ctx) {
@@ -226,17 +219,10 @@ void TakeRow(const float* x, const float* index, int64_t outer, int64_t n, int64
   }
 }
 
-// take_layer: y[.., j, ..] = x[.., index[.., j, ..], ..] along an axis.
-// Input   0 x f32; 1 index f32, whole numbers: below 0 they count from the end of the axis.
-//         Ranks and axes before the given one are the same, but that one of them may have a single
-//         row (axis 0) for all; behind it the index has the axes of x, or 1 for each: then it
-//         stands for all of them.
-// Weights none.
-// Output  0 shape of x with as many entries along the axis as the index has; zero where there is no
-//         such place.  Level of both.
-// Params  take_param.axis, 1 or more: rows are not taken from other rows.
-// Errors  InvalidArgument for other shapes.
-// Source  ONNX GatherElements; numpy.take_along_axis.
+// take_layer.  Ranks and axes before the given one are the same, but that one of x and the index
+// may have a single row (axis 0) for all; behind it the index has the axes of x, or 1 for each:
+// then it stands for all of them.  Zero where there is no such place.  Rows are not taken from
+// other rows.
 class Take final : public Layer {
  public:
   static absl::StatusOr<std::unique_ptr<Layer>> Parse(const ParseContext& ctx) {

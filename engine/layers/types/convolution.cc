@@ -43,19 +43,8 @@ class ConvolutionKernel final : public Kernel {
   const SmallConvolution small_;
 };
 
-// convolution_layer: y[n, o, i, j] = bias[o] + sum over c, u, v of
-//   x[n, c, i*stride + u*dilation - pad_top, j*stride + v*dilation - pad_left] *
-//   weight[o, c, u, v], c over the channels of o's group, x zero outside the image.
-// Input   0 x [rows, channels, height, width] f32, any level.
-// Weights 0 weight [num_output, channels / group, kernel_h, kernel_w]; 1 bias, num_output values,
-//         if bias_term.
-// Output  0 [rows, num_output, height', width'] with height' =
-//         (height + pads - dilation*(kernel_h - 1) - 1) / stride + 1, rounded down; level of x.
-// Params  convolution_param: num_output, kernel_size (default: the weight's), group (1), stride
-//         (1), pad (0), dilation (1), bias_term (true).
-// Errors  InvalidArgument for another type or rank, a group that does not divide channels or
-//         num_output, a weight that does not fit, an input that no window fits into.
-// Source  ConvolutionLayer of the layer framework; field names of Caffe; torch.nn.Conv2d.
+// convolution_layer.  c runs over the channels of o's group; x is zero outside the image; sizes are
+// rounded down.
 class ConvolutionLayer final : public Layer {
  public:
   static absl::StatusOr<std::unique_ptr<Layer>> Parse(const ParseContext& ctx) {

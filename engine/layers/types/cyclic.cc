@@ -49,12 +49,9 @@ class CyclicKernel final : public Kernel {
   Epilogue epilogue_;  // Points into values_.
 };
 
-// What prelu, dice and bn have in common.
-// Input   0 x f32, any shape.
-// Weights repeat along the flattened x, whose size they divide (usually: one value per element of
-//         the last dimension).
-// Output  0 shape of x; level of x if the parameters fit the rows.
-// Errors  InvalidArgument if a parameter is empty or does not divide x, or eps is negative.
+// What prelu, dice and bn have in common.  Weights repeat along the flattened x, whose size they
+// divide (usually: one value per element of the last dimension).  The level is that of x if they
+// fit the rows.
 class Cyclic final : public Layer {
  public:
   static absl::StatusOr<std::unique_ptr<Layer>> Make(Semantics::Op op, LayerWeights weights,
@@ -83,33 +80,22 @@ class Cyclic final : public Layer {
   const float eps_;
 };
 
-// prelu_layer: y = x > 0 ? x : slope * x.
-// Weights 0 slope.
-// Params  none.
-// Source  ULF guide; x-deeplearning blaze/operator/op/prelu_op (index modulo size).
+// prelu_layer.
 absl::StatusOr<std::unique_ptr<Layer>> ParsePrelu(const ParseContext& ctx) {
   return Cyclic::Make(Semantics::Op::kPrelu, ctx.weights, 0);
 }
 
-// dice_layer: y = p*x + (1-p)*gamma*x,  p = sigmoid((x - mean) / sqrt(var + eps)).
-// Weights 0 gamma, 1 mean, 2 var.
-// Params  dice_param.eps, default 1e-8 (eps_defaults GUIDE: 0.01), >= 0.
-// Source  arXiv:1706.06978; ULF guide; x-deeplearning blaze/operator/op/dice_op (which ignores eps;
-//         we do not).
+// dice_layer.  x-deeplearning's dice_op ignores eps; we do not.
 absl::StatusOr<std::unique_ptr<Layer>> ParseDice(const ParseContext& ctx) {
   const auto& param = ctx.param.dice_param();
   ASSIGN_OR_RETURN(const float eps, EpsOf(ctx, "dice_param", param.has_eps(), param.eps()));
   return Cyclic::Make(Semantics::Op::kDice, ctx.weights, eps);
 }
 
-// bn_layer: y = (x - mean) * (gamma / sqrt(var + eps)) + beta.
-// The mean is subtracted first, never folded into beta: real models (tdm_dnn) have means of 5e5
-// whose product with gamma / sqrt(var) would cancel against x's and leave nothing of a float.
-// oneDNN's batch normalisation normalises over axis 1 only and wants all parameters of that length,
-// so it does not fit the repeating ones.
-// Weights 0 beta, 1 gamma, 2 mean, 3 var.
-// Params  bn_param.eps, default 0.001 (eps_defaults GUIDE: 0.01), >= 0.
-// Source  ULF guide; x-deeplearning blaze/operator/op/batch_normalization_op.
+// bn_layer.  The mean is subtracted first, never folded into beta: real models (tdm_dnn) have means
+// of 5e5 whose product with gamma / sqrt(var) would cancel against x's and leave nothing of a
+// float.  oneDNN's batch normalisation normalises over axis 1 only and wants all parameters of that
+// length, so it does not fit the repeating ones.
 absl::StatusOr<std::unique_ptr<Layer>> ParseBn(const ParseContext& ctx) {
   const auto& param = ctx.param.bn_param();
   ASSIGN_OR_RETURN(const float eps, EpsOf(ctx, "bn_param", param.has_eps(), param.eps()));

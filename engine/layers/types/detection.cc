@@ -79,19 +79,10 @@ class YoloKernel final : public Kernel {
   const YoloHead head_;
 };
 
-// yolo_layer (Yolo): the activations of a YOLO head.  Channels of x: for each box coords (x, y, w,
-// h), one objectness, classes.  x, y: sigmoid; w, h: as they are; objectness: sigmoid; classes:
-// sigmoid.  V2 with softmax: softmax over the classes; with background, too: over objectness and
-// classes together; background alone: the objectness as it is.
-// Input   0 x [rows, boxes*(coords + 1 + classes), height, width] f32, any level.
-// Weights none.
-// Output  0 [rows, boxes*coords, height, width], 1 [rows, boxes, height, width],
-//         2 [rows, boxes*classes, height, width]; level of x.
-// Params  yolo_param: boxes (3), coords (4), classes (80), yolo_version ("V3"), softmax (false),
-//         background (false); softmax and background have no effect on V3 (a notice).
-// Errors  InvalidArgument for another type or rank, counts below 1 (coords: 2), another version, a
-//         softmaxtree, a channel count that does not match.
-// Source  Yolo of the extension operators; region and yolo layers of Darknet.
+// yolo_layer (Yolo).  Channels of x: for each box coords (x, y, w, h), one objectness, classes.  x,
+// y: sigmoid; w, h: as they are; objectness: sigmoid; classes: sigmoid.  V2 with softmax: softmax
+// over the classes; with background, too: over objectness and classes together; background alone:
+// the objectness as it is.  Outputs: boxes*coords, boxes and boxes*classes channels.
 class Yolo final : public Layer {
  public:
   static absl::StatusOr<std::unique_ptr<Layer>> Parse(const ParseContext& ctx) {
@@ -215,22 +206,12 @@ class PriorBoxKernel final : public Kernel {
 };
 
 // prior_box_layer (PriorBox): default boxes (xmin, ymin, xmax, ymax, as parts of the image) at
-// every place of a feature map, then a variance for each number.  Boxes per place, in this order,
-// for each min_size: the square of that side; the square of sqrt(min*max), if there are max_sizes;
-// for each aspect ratio r but 1: min*sqrt(r) wide, min/sqrt(r) high.  So
-// num_priors = min_sizes * (1 + ratios) + max_sizes, ratios counted after flip.
-// Input   0 features [rows, channels, height, width], 1 image [rows, channels, height, width], f32.
-//         Only their sizes count.
-// Weights none.
-// Output  0 [1, 2, height*width*num_priors*4]: boxes, variances.  Constant unless an input belongs
-//         to the ads (the plan then computes one request as a whole).
-// Params  prior_box_param: see proto/ulf.proto.  The second bottom may be absent if the image's
-//         size is stated.
-// Errors  InvalidArgument for no min_size, more than 1000 of them or of ratios; sizes, ratios,
-//         variances and steps that are not above 0, a number of max_sizes or variances that does
-//         not match, a max_size not above its min_size, size or step stated twice or by half,
-//         another rank.
-// Source  PriorBox of the extension operators; SSD's PriorBoxLayer.
+// every place of a feature map, then a variance for each number: [1, 2,
+// height*width*num_priors*4].  Boxes per place, in this order, for each min_size: the square of
+// that side; the square of sqrt(min*max), if there are max_sizes; for each aspect ratio r but 1:
+// min*sqrt(r) wide, min/sqrt(r) high.  So num_priors = min_sizes * (1 + ratios) + max_sizes, ratios
+// counted after flip.  Only the sizes of the inputs count, so that the output is constant unless
+// one belongs to the ads (the plan then computes one request as a whole).
 class PriorBox final : public Layer {
  public:
   static absl::StatusOr<std::unique_ptr<Layer>> Parse(const ParseContext& ctx) {

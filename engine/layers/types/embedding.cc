@@ -129,17 +129,10 @@ class EmbeddingKernel final : public Kernel {
   size_t outputs_ = 0;  // Items of all features.
 };
 
-// embedding_layer: sparse features -> pooled rows of embedding tables, side by side in blocks.
-// Input   3k ids of feature k [n] int64, 3k+1 its values [n] f32 (null data: all 1), 3k+2 its
-//         segments [rows] int32, ids per row; called <feature>.ids, <feature>.values,
-//         <feature>.segments.
-// Output  b block b of the configuration, [rows, columns of its items], level user or ad.
-// Params  embedding_param.embedding_conf_path; .level: 1 one row (the user's), 0 one row per ad;
-//         left out, as in real exports: whatever the layers behind it and the request say.
-// Errors  A feature of a block without inputs; a table of another dim than configured; rows that
-//         differ within a block; on requests, segments that do not sum to the ids, ids unknown to a
-//         table whose policy is to refuse them.
-// Source  github.com/alibaba/x-deeplearning, blaze/operator/op/embedding_op.
+// embedding_layer.  The inputs of each feature are ids [n], values [n] (null data: all 1) and
+// segments [rows], ids per row; output b is block b of the configuration, [rows, columns of its
+// items].  embedding_param.level: 1 one row (the user's), 0 one row per ad; left out, as in real
+// exports: whatever the layers behind it and the request say.
 class Embedding final : public Layer {
  public:
   static absl::StatusOr<std::unique_ptr<Layer>> Parse(const ParseContext& ctx);

@@ -239,18 +239,8 @@ class ExpressionKernel final : public Kernel {
   const std::vector<Step> steps_;
 };
 
-// expression_layer: y = a formula over the inputs @0, @1, ..., element by element.
-// Input   0.. f32, int32 or int64 (read as f32), any rank and level; numpy broadcasting of all.
-// Weights none.
-// Output  0 the broadcast shape, f32; level of the highest input if its rows lead.
-// Params  expression_param.expression (required): "add(@0, mul(@1, @2))" or "@0 + @1 * @2";
-//         functions add sub mul div pow min max lt le gt ge eq ne, neg abs exp log sqrt sigmoid
-//         tanh sin cos relu, where (first > 0 ? second : third); operators + - * / ^ < <= > >= ==
-//         !=, brackets, numbers.  Comparisons give 1 or 0.  Grammar: expression.h.
-// Errors  InvalidArgument for a text that does not parse (with column and caret), an input that the
-//         layer lacks or that the text does not use, more than 256 levels of nesting, shapes that
-//         do not broadcast.
-// Source  Expressions of the layer framework.
+// expression_layer.  Integers are read as f32; all inputs broadcast by numpy's rules, and the level
+// is that of the highest if its rows lead.  Grammar: expression.h.
 class ExpressionLayer final : public Layer {
  public:
   explicit ExpressionLayer(Expression expression) : expression_(std::move(expression)) {}

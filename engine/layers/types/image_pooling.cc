@@ -188,18 +188,7 @@ class PoolingKernel final : public Kernel {
   const bool average_, count_pad_, global_;
 };
 
-// max_pooling_layer: the maximum (or, pool: AVE, the mean) of each window of an image.
-// Input   0 x [rows, channels, height, width] f32, any level.
-// Weights none.
-// Output  0 [rows, channels, height', width'], height' = (height + pads - kernel) / stride + 1,
-//         rounded as round_mode says; level of x.
-// Params  pooling_param: kernel_size (required unless global_pooling), stride (1), pad (0), pool
-//         (MAX), round_mode (FLOOR), global_pooling (false: the window is the image),
-//         count_include_pad (true, for AVE).
-// Errors  InvalidArgument for another type or rank, a padding as large as the window, an input that
-//         no window fits into, parameters that go with no pool or with global_pooling.
-// Source  MaxPoolingLayer of the layer framework; field names of Caffe; torch.nn.MaxPool2d and
-//         AvgPool2d (ceil_mode, count_include_pad).
+// max_pooling_layer; also the mean (pool: AVE).
 class Pooling final : public Layer {
  public:
   static absl::StatusOr<std::unique_ptr<Layer>> Parse(const ParseContext& ctx) {

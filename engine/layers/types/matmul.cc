@@ -141,8 +141,7 @@ absl::Status WantWidth(absl::Span<const TensorSpec> in, int index, const Matrix&
                                ShapeText(m.weight), m.transposed ? ", transposed" : ""));
 }
 
-// ----------------------------------------------------------------------------------------
-// inner_product
+// ----------------------------------------------------------------------------------- inner_product
 
 class InnerProductKernel final : public Kernel {
  public:
@@ -186,17 +185,8 @@ class InnerProductKernel final : public Kernel {
   const Bias bias_;
 };
 
-// inner_product_layer: y = x * W + b over the last dimension.
-// Input   0 x [N, k] or [N, T, k] f32, any level.
-// Weights 0 weight [k, n], or [n, k] with transpose; 1 bias [n] (also [m, n], added by numpy's
-//         rules) with bias_term. Leading dimensions of 1 are dropped. A bias without bias_term is
-//         ignored with a notice.
-// Output  0 [N, n] or [N, T, n]; level of x.
-// Params  inner_product_param.transpose, default false; inner_product_param.bias_term, default
-//         true.
-// Errors  InvalidArgument for another type or rank, k that differs, a missing or misshapen weight
-//         or bias.
-// Source  ULF guide; x-deeplearning blaze/operator/op/gemm_op.
+// inner_product_layer.  Leading dimensions of 1 of the weights are dropped; a bias [m, n] is added
+// by numpy's rules, and one without bias_term is ignored with a notice.
 class InnerProduct final : public Layer {
  public:
   InnerProduct(Matrix matrix, Bias bias) : matrix_(std::move(matrix)), bias_(bias) {}
@@ -241,8 +231,7 @@ class InnerProduct final : public Layer {
   const Bias bias_;
 };
 
-// ----------------------------------------------------------------------------------------
-// inner_product_layer_ex
+// -------------------------------------------------------------------------- inner_product_layer_ex
 
 class InnerProductExKernel final : public Kernel {
  public:
@@ -299,17 +288,9 @@ class InnerProductExKernel final : public Kernel {
   const Bias bias_;
 };
 
-// inner_product_layer_ex: y = x1 * W1 + x2 * W2 + b, a fully connected layer whose input columns
-// come in two parts, one of which usually is the user's single row and is multiplied once.
-// Input   0 x1 [N or 1, k1], 1 x2 [N or 1, k2], f32, any level.
-// Weights 0 weight1 [k1, n], 1 weight2 [k2, n], each [n, k] with transpose; 2 bias [n] (also [m,
-//         n]) with bias_term.
-// Output  0 [N, n]; level of the higher input.
-// Params  inner_product_param.transpose, default false; .bias_term, default true.
-// Errors  InvalidArgument for another type or rank, row counts that differ and are not 1, widths
-//         that do not match.
-// Source  ULF guide; x-deeplearning blaze/operator/op/gemm_op (wrong there for equal rows,
-//         transpose and no bias).
+// inner_product_layer_ex: a fully connected layer whose input columns come in two parts, one of
+// which usually is the user's single row and is multiplied once.  x-deeplearning's gemm_op is wrong
+// for equal rows, transpose and no bias.
 class InnerProductEx final : public Layer {
  public:
   static absl::StatusOr<std::unique_ptr<Layer>> Parse(const ParseContext& ctx) {

@@ -85,16 +85,8 @@ class NormalizeKernel final : public Kernel {
   const std::vector<float> scale_;  // One, or one per channel.
 };
 
-// normalize_layer (Normalize): y = x / sqrt(sum of x^2 + eps) * scale; the sum runs over the
-// channels at each place, or over the whole row (across_spatial).
-// Input   0 x [rows, channels, height, width] f32, any level.
-// Weights 0 scale, optional: [1] if channel_shared, else [channels].
-// Output  0 shape and level of x.
-// Params  norm_param: across_spatial (true), channel_shared (true), eps (1e-10), scale_filler (the
-//         scale of a layer without a weight; default 1).
-// Errors  InvalidArgument for another type or rank, a negative eps, a filler other than "constant",
-//         a scale that does not fit.
-// Source  Normalize of the extension operators (SSD's layer; L2 normalisation of ParseNet).
+// normalize_layer (Normalize).  The sum runs over the channels at each place, or over the whole row
+// (across_spatial).
 class Normalize final : public Layer {
  public:
   static absl::StatusOr<std::unique_ptr<Layer>> Parse(const ParseContext& ctx) {

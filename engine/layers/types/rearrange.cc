@@ -40,13 +40,7 @@ std::unique_ptr<Kernel> MakeCopy(Plan plan) {
 
 // --------------------------------------------------------------------------------------- transpose
 
-// transpose_layer: axis perm[k] of x becomes axis k of y.
-// Input   0 x, any type and level, as many axes as perm has.
-// Weights none.
-// Output  0 the axes of x in the order of perm; level of x if perm[0] is 0, else unknown.
-// Params  transpose_param.perm: each axis once.
-// Errors  InvalidArgument for a perm that is no permutation, an input of another rank.
-// Source  numpy.transpose; the primitive that Reorg decomposes into in the guide to new layers.
+// transpose_layer.  The level is unknown unless rows stay in front.
 class Transpose final : public Layer {
  public:
   explicit Transpose(std::vector<int> perm) : perm_(std::move(perm)) {}
@@ -147,13 +141,7 @@ class MergeAxes final : public Layer {
 
 // ---------------------------------------------------------------------------------------- reverse
 
-// reverse_layer (Reverse): the elements in opposite order along each of some axes.
-// Input   0 x, any type, rank and level.
-// Weights none.
-// Output  0 shape of x; level of x, unknown if axis 0 (the rows) is reversed.
-// Params  reverse_param.axis: one or more; negative ones count from the last axis.
-// Errors  InvalidArgument for no axis, an axis that x lacks, an axis given twice.
-// Source  Reverse of the extension operators; numpy.flip.
+// reverse_layer (Reverse).  The level is unknown where axis 0 (the rows) is reversed.
 class Reverse final : public Layer {
  public:
   static absl::StatusOr<std::unique_ptr<Layer>> Parse(const ParseContext& ctx) {
@@ -206,19 +194,9 @@ class Reverse final : public Layer {
 
 // ---------------------------------------------------------------------------------------- reorg
 
-// reorg_layer (Reorg, PassThrough): y[n, (i*s + j)*C + c, h, w] = x[n, c, h*s + i, w*s + j] with C
-// channels of x; `reverse` is the inverse.  Channels that were neighbours stay neighbours.
-// (Darknet's own reorg computes other places from the same numbers; the published operator does
-// not.)
-// Input   0 x [rows, channels, height, width] f32, any level.
-// Weights none.
-// Output  0 [rows, channels*s*s, height/s, width/s], reverse: [rows, channels/(s*s), height*s,
-//         width*s]; level of x.
-// Params  reorg_param: stride (2), reverse (false).
-// Errors  InvalidArgument for another type or rank, a stride of 0, a stride that does not divide
-//         height and width (reverse: stride^2 the channels).
-// Source  Reorg/PassThrough of the extension operators; space_to_depth and depth_to_space.
-// Decomposes into reshape, transpose, reshape.
+// reorg_layer (Reorg, PassThrough): channels that were neighbours stay neighbours.  (Darknet's own
+// reorg computes other places from the same numbers; the published operator does not.)  Decomposes
+// into reshape, transpose, reshape.
 class Reorg final : public Layer {
  public:
   static absl::StatusOr<std::unique_ptr<Layer>> Parse(const ParseContext& ctx) {
@@ -324,15 +302,7 @@ class SwapAxes final : public Layer {
   }
 };
 
-// shuffle_channel_layer (ShuffleChannel): channels seen as [group, c / group] and transposed,
-// y[n, j*group + i] = x[n, i*(c / group) + j].
-// Input   0 x [rows, channels, ...], any type, rank 2 or more and level.
-// Weights none.
-// Output  0 shape and level of x.
-// Params  shuffle_channel_param.group (1).
-// Errors  InvalidArgument for a group of 0 or one that does not divide the channels.
-// Source  ShuffleChannel of the extension operators; torch.nn.ChannelShuffle.
-// Decomposes into reshape, transpose, reshape.
+// shuffle_channel_layer (ShuffleChannel).  Decomposes into reshape, transpose, reshape.
 class ShuffleChannel final : public Layer {
  public:
   static absl::StatusOr<std::unique_ptr<Layer>> Parse(const ParseContext& ctx) {

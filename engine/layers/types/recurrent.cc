@@ -19,8 +19,7 @@
 namespace ulfd::engine {
 namespace {
 
-// ----------------------------------------------------------------------------------------
-// gru_recurrence
+// ---------------------------------------------------------------------------------- gru_recurrence
 
 class GruRecurrenceKernel final : public Kernel {
  public:
@@ -145,17 +144,9 @@ class GruRecurrence final : public Layer {
 
 // ---------------------------------------------------------------------------------------- gru
 
-// gru_layer: h over the steps of x; see gru_recurrence for the formulas.  Composite: inner_product
-// x * i2h over all steps at once, then gru_recurrence.
-// Input   0 x [batch, steps, n] or [steps, n] (one batch) f32, any level.
-// Weights 0 h2h [n, 3n], 1 i2h [n, 3n], 2 h2h bias, 3 i2h bias, 3n values each; gates in the order
-//         reset, update, candidate.  With gru_param i2h may be [k, 3n] for x of width k.
-// Output  0 [batch, steps, n], the state after every step; level of x (unknown for rank 2: rows
-//         become steps).
-// Params  gru_param.leading_zeros: PADDING (default, above) or STEPS, which are steps like others.
-// Errors  InvalidArgument for another type or rank, an input whose width is not n, misshapen
-//         weights.
-// Source  ULF guide; x-deeplearning blaze/operator/op/gru_op.
+// gru_layer: the state after every step; see gru_recurrence for the formulas.  Composite:
+// inner_product x * i2h over all steps at once, then gru_recurrence.  The level is unknown for rank
+// 2: rows become steps.  With gru_param i2h may be [k, 3n] for x of width k.
 class Gru final : public Layer {
  public:
   static absl::StatusOr<std::unique_ptr<Layer>> Parse(const ParseContext& ctx) {

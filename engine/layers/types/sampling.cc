@@ -171,19 +171,10 @@ class RoiAlignKernel final : public Kernel {
 
 // roi_align_layer (ROIAlign): each region is cut into pooled_h x pooled_w cells; a cell is the mean
 // of its samples, each interpolated between the four nearest places.  Samples more than one place
-// outside the image count as 0, nearer ones as the edge.
-// Input   0 features [n, channels, height, width], 1 regions [r, 5]: row of the features, x1, y1,
-//         x2, y2; f32.
-// Weights none.
-// Output  0 [r, channels, pooled_h, pooled_w]; level of the regions if the features have one row
-//         (of the user, say), else unknown: a region may look at any row of the request.
-// Params  roi_align_param: pooled_h, pooled_w (required), spatial_scale (1), sampling_ratio (-1: as
-//         many as places in a cell, rounded up), roi_end_mode (0: a region ends at x2, y2; 1: one
-//         pixel later).
-// Errors  InvalidArgument for pooled sizes of 0, a scale not above 0, another mode, type or rank;
-//         when it runs: a region that names no row, lies outside the image or is not finite.
-// Source  ROIAlign of the extension operators; arXiv:1703.06870; torchvision.ops.roi_align
-//         (aligned=False).
+// outside the image count as 0, nearer ones as the edge.  The level is that of the regions if the
+// features have one row (of the user, say), else unknown: a region may look at any row of the
+// request.  When it runs, a region that names no row, lies outside the image or is not finite is an
+// error.
 class RoiAlign final : public Layer {
  public:
   static absl::StatusOr<std::unique_ptr<Layer>> Parse(const ParseContext& ctx) {
@@ -335,18 +326,8 @@ class SpatialTransformerKernel final : public Kernel {
 // The published code has its slips: a closing bracket too late, so that only the second factor
 // meets the image; abs, which cuts fractions off in C, for fabs.  Its first coordinate runs down,
 // which is kept.
-// Input   0 x [rows, channels, height, width], 1 theta: the elements of [2, 3] that no parameter
-//         fixes, row-major, [rows, 6] if none does; absent if all are fixed.  f32.  One row of
-//         either serves all rows of the other.
-// Weights none.
-// Output  0 [rows, channels, output_h, output_w]; level of the higher input.
-// Params  spatial_transform_param: output_h, output_w (0: as the input), border_value (0),
-//         affine_transform (all of theta), or the other published spelling st_param: output_H,
-//         output_W, theta_1_1 to theta_2_3 (some or all), transform_type "affine", sampler_type
-//         "bilinear"; engine and to_compute_dU have no effect on inference.
-// Errors  InvalidArgument for both messages, another type or rank, an affine_transform of other
-//         than six values, a theta that is missing, not wanted or of another size.
-// Source  SpatialTransformer of the extension operators; arXiv:1506.02025.
+// One row of either input serves all rows of the other.  st_param is another published spelling of
+// spatial_transform_param.
 class SpatialTransformer final : public Layer {
  public:
   static absl::StatusOr<std::unique_ptr<Layer>> Parse(const ParseContext& ctx) {

@@ -39,15 +39,8 @@ absl::StatusOr<Sizes> ReadSizes(absl::string_view field,
 
 // ---------------------------------------------------------------------------------------- reshape
 
-// reshape_layer: the same elements under another shape.
-// Input   0 x, any type, rank and level.
-// Weights none.
-// Output  0 `shape`, type of x; level of x if its rows still lead. A leading 1 on a user's tensor
-//         means "per user".
-// Params  reshape_param.shape: 0 the input's dimension at that place, -1 (at most one) whatever is
-//         left, else the size.
-// Errors  InvalidArgument for two -1, a 0 beyond the rank of x, element counts that do not match.
-// Source  ULF guide (there also spelt rehshape_layer); x-deeplearning blaze/operator/op/reshape_op.
+// reshape_layer (the guide also spells it rehshape_layer).  The level is that of x if its rows
+// still lead.  A leading 1 on a user's tensor means "per user".
 class Reshape final : public Layer {
  public:
   explicit Reshape(Sizes sizes) : sizes_(std::move(sizes)) {}
@@ -139,15 +132,7 @@ void CopySmallPieces(const int32_t* from, int64_t pieces, int64_t elements, int6
   }
 }
 
-// concat_layer: inputs one after the other along an axis.
-// Input   0.. x, one or more, of one type and rank, equal in all other dimensions.
-// Weights none.
-// Output  0 as the inputs, the axis as long as all together; level of the higher input if the rows
-//         still lead.
-// Params  concat_param.dim, default 1.
-// Errors  InvalidArgument for types, ranks or other dimensions that differ, and an axis that the
-//         inputs lack.
-// Source  ULF guide; x-deeplearning blaze/operator/op/concat_op.
+// concat_layer.  The level is that of the higher input if the rows still lead.
 class Concat final : public Layer {
  public:
   explicit Concat(int axis) : axis_(axis) {}
@@ -271,14 +256,7 @@ class SliceKernel final : public Kernel {
   std::vector<Copy> copies_;
 };
 
-// slice_layer: pieces of each row, put side by side.
-// Input   0 x [d0, ...], any type and level, seen as [d0, rest].
-// Weights none.
-// Output  0 [d0] + the pieces' shape, longer along concat_dim + 1; level of x.
-// Params  slice_param.slices: offset (elements within a row) and shape of each piece;
-//         slice_param.concat_dim: the dimension of a piece along which they are put together.
-// Errors  InvalidArgument for no pieces, shapes that do not go together, a piece beyond the row.
-// Source  ULF guide; x-deeplearning blaze/operator/op/slice_op.
+// slice_layer.  x is seen as [d0, rest].
 class SliceRows final : public Layer {
  public:
   SliceRows(std::vector<Piece> pieces, int concat_dim, Sizes shape)
@@ -380,8 +358,7 @@ class SliceRows final : public Layer {
   const Sizes shape_;  // Of a row of the output.
 };
 
-// ----------------------------------------------------------------------------------------
-// broadcast_to
+// ------------------------------------------------------------------------------------ broadcast_to
 
 template <class T>
 void Repeat(const BroadcastPlan& plan, const T* x, T* y) {
@@ -394,14 +371,7 @@ void Repeat(const BroadcastPlan& plan, const T* x, T* y) {
   });
 }
 
-// broadcast_to_layer: x repeated by numpy's rules to the shape of a second input, or to a given
-// one.
-// Input   0 x, any type, rank and level; 1 (optional) a tensor whose shape counts.
-// Weights none.
-// Output  0 that shape, type of x; level of the higher input if its rows lead.
-// Params  broadcast_to_param.shape (one input only): a size per dimension of x; 0 and -1 keep x's.
-// Errors  InvalidArgument if x does not broadcast to the shape, or `shape` has another rank than x.
-// Source  ULF guide; x-deeplearning blaze/operator/op/broadcast_to_op.
+// broadcast_to_layer.  The level is that of the higher input if its rows lead.
 class BroadcastTo final : public Layer {
  public:
   static absl::StatusOr<std::unique_ptr<Layer>> Parse(const ParseContext& ctx) {

@@ -18,14 +18,7 @@ namespace {
 
 // ---------------------------------------------------------------------------------------- constant
 
-// constant_layer: a tensor that is part of the graph.
-// Input   none; one bottom, as in the layer guide's example, is ignored with a notice.
-// Weights none.
-// Output  0 the blob's shape, f32, level constant.
-// Params  constant_param.blob_data: shape and data.
-// Errors  InvalidArgument if the message is absent, a size is negative or the number of values
-//         differs from the shape.
-// Source  ULF guide; x-deeplearning blaze/operator/op/constant_fill_op.
+// constant_layer.  A bottom, as in the layer guide's example, is ignored with a notice.
 class Constant final : public Layer {
  public:
   static absl::StatusOr<std::unique_ptr<Layer>> Parse(const ParseContext& ctx) {
@@ -75,15 +68,9 @@ class Constant final : public Layer {
 
 // ---------------------------------------------------------------------------------------- fuse
 
-// fuse_layer: two inputs side by side, the one row of the common input repeated.
-// Input   0, 1: one is the common one, [1, a]; the other is [N, b]; one type.
-// Weights none.
-// Output  0 [N, a + b], columns in the order of the inputs; level of the other input.
-// Params  fuse_param.common_input_index: which input is the common one, default 0 without the
-//         message; of several values only the first counts (a notice), an empty list is refused.
-// Errors  InvalidArgument for ranks other than 2, types that differ, a common input of more than 1
-//         row.
-// Source  ULF guide; x-deeplearning blaze/operator/op/fused_op.
+// fuse_layer: [1, a], the common input, whose row is repeated, and [N, b] side by side, columns in
+// the order of the inputs.  The level is that of the other input.  Of several common_input_index
+// only the first counts (a notice).
 class Fuse final : public Layer {
  public:
   static absl::StatusOr<std::unique_ptr<Layer>> Parse(const ParseContext& ctx) {

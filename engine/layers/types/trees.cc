@@ -263,18 +263,8 @@ class ForestReader {
   int64_t nodes_ = 0, places_ = 0;
 };
 
-// trees_layer: y = base + the sum of the leaves that a row reaches, one of each tree.
-// Input   0 x [rows, features or more] f32, any level.
-// Weights 0 nodes [nodes, 5]: feature, threshold, where to go if x[feature] <= threshold and where
-//         if not, and 1 if the former holds of NaN (else 0).  Places count nodes, then leaves; what
-//         follows a node has a higher one.  1 trees [trees, 2]: the place where each begins, the
-//         first output that its leaves add to.  2 leaves [leaves, outputs of a leaf]. 3 base
-//         [outputs].
-// Output  0 [rows, outputs], level of x.  Sums are in double precision, in the order of the trees.
-// Params  none.
-// Errors  InvalidArgument for weights of other shapes, places that are none, a NaN as a threshold,
-//         a row without a feature that is read.
-// Source  ONNX TreeEnsembleRegressor.
+// trees_layer.  What follows a node has a higher place.  Sums are in double precision, in the order
+// of the trees.
 class Trees final : public Layer {
  public:
   static absl::StatusOr<std::unique_ptr<Layer>> Parse(const ParseContext& ctx) {

@@ -28,15 +28,7 @@ ULFD_MULTIVERSION void UpsampleRow(const float* x, float scale, int64_t stride, 
   }
 }
 
-// upsample_layer (Upsample): y[n, c, h, w] = scale * x[n, c, h / stride_h, w / stride_w], rounded
-// down.
-// Input   0 x [rows, channels, height, width] f32, any level.
-// Weights none.
-// Output  0 [rows, channels, height*stride_h, width*stride_w]; level of x.
-// Params  upsample_param: scale (1), stride (2); stride_h and stride_w replace it where they are
-//         set.
-// Errors  InvalidArgument for another type or rank, a stride below 1.
-// Source  Upsample of the extension operators (the layer of YOLOv3); torch nn.Upsample, nearest.
+// upsample_layer (Upsample): the nearest place.
 class Upsample final : public Layer {
  public:
   static absl::StatusOr<std::unique_ptr<Layer>> Parse(const ParseContext& ctx) {
