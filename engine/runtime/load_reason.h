@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 
 namespace ulfd::engine {
@@ -30,6 +31,11 @@ absl::string_view LoadReasonName(LoadReason reason);
 
 // Attaches `reason` to a status that is not OK and has none yet: the innermost knows best.
 absl::Status WithLoadReason(absl::Status status, LoadReason reason);
+template <typename T>
+absl::StatusOr<T> WithLoadReason(absl::StatusOr<T> result, LoadReason reason) {
+  if (result.ok()) return result;
+  return WithLoadReason(result.status(), reason);
+}
 // The attached reason, or else one derived from the code.
 LoadReason LoadReasonOf(const absl::Status& status);
 

@@ -12,7 +12,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
-#include "absl/strings/strip.h"
 #include "base/hash_map.h"
 #include "base/load_scope.h"
 #include "base/status_macros.h"
@@ -21,6 +20,7 @@
 #include "engine/layers/common/packed_weights.h"
 #include "engine/layers/registry.h"
 #include "engine/layers/types/nhwc.h"
+#include "engine/runtime/describe_model.h"
 #include "engine/runtime/load_checks.h"
 #include "engine/runtime/load_reason.h"
 #include "engine/runtime/model_directory.h"
@@ -31,7 +31,6 @@
 #include "engine/runtime/score_tolerance.h"
 #include "engine/runtime/shape_plans.h"
 #include "engine/weights/digest.h"
-#include "proto/embedding.pb.h"
 
 namespace ulfd::engine {
 
@@ -83,201 +82,6 @@ absl::StatusOr<std::vector<InputStatement>> Statements(const pb::ModelManifest& 
     statements.push_back(std::move(statement));
   }
   return statements;
-}
-
-// Inputs and features, from the graph before lowering.
-void DescribeInputs(const Graph& graph, const GraphSpecs& stated, const GraphSpecs& specs,
-                    Executable& executable, ModelInfo& info) {
-  std::vector<int> embedding_readers(graph.values.size(), 0), readers(graph.values.size(), 0);
-  for (const Node& node : graph.nodes) {
-    for (ValueId id : node.inputs) {
-      ++readers[id];
-      if (node.type == "embedding_layer") ++embedding_readers[id];
-    }
-  }
-  HashMap<ValueId, int> index;
-  for (ValueId id : graph.inputs) {
-    index[id] = static_cast<int>(info.inputs.size());
-    info.inputs.push_back({.name = graph.values[id].name,
-                           .dtype = graph.values[id].dtype,
-                           .shape = specs[id].shape,
-                           .level = specs[id].level,
-                           .stated = stated[id].level != Level::kUnknown,
-                           .shape_stated = stated[id].shape.ranked(),
-                           .used = readers[id] > 0});
-    executable.input_values.push_back(id);
-  }
-  executable.free_length.assign(info.inputs.size(), false);
-  const auto only_embedded = [&](ValueId id) {
-    return graph.values[id].kind == Value::Kind::kInput && readers[id] == embedding_readers[id];
-  };
-  constexpr absl::string_view kIds = ".ids";
-  const auto add_feature = [&](ValueId ids, ValueId values, ValueId segments) {
-    if (!only_embedded(ids) || !only_embedded(values) || !only_embedded(segments)) return;
-    if (info.inputs[index[ids]].feature >= 0) return;
-    const std::string& name = graph.values[ids].name;
-    const int feature = static_cast<int>(info.features.size());
-    info.features.push_back({.name = name.substr(0, name.size() - kIds.size()),
-                             .level = specs[segments].level,
-                             .ids = index[ids],
-                             .values = index[values],
-                             .segments = index[segments]});
-    for (ValueId id : {ids, values, segments}) info.inputs[index[id]].feature = feature;
-    executable.free_length[index[ids]] = executable.free_length[index[values]] = true;
-  };
-  for (const Node& node : graph.nodes) {
-    if (node.type != "embedding_layer") continue;
-    for (size_t i = 0; i + 2 < node.inputs.size(); i += 3) {
-      add_feature(node.inputs[i], node.inputs[i + 1], node.inputs[i + 2]);
-    }
-  }
-  // What no layer reads is a feature by its names.
-  HashMap<absl::string_view, ValueId> inputs;
-  for (const ValueId id : graph.inputs) inputs.emplace(graph.values[id].name, id);
-  for (const ValueId ids : graph.inputs) {
-    absl::string_view name = graph.values[ids].name;
-    if (!absl::ConsumeSuffix(&name, kIds)) continue;
-    const auto values = inputs.find(absl::StrCat(name, ".values"));
-    const auto segments = inputs.find(absl::StrCat(name, ".segments"));
-    if (values == inputs.end() || segments == inputs.end()) continue;
-    add_feature(ids, values->second, segments->second);
-  }
-}
-
-// Which inputs hold whole numbers.  REQUIRES: those of the manifest are inputs of the graph.
-absl::Status DescribeIntegers(const pb::ModelManifest& manifest, ModelInfo& info) {
-  for (const pb::InputConfig& config : manifest.inputs()) {
-    if (config.integers_below() == 0) continue;
-    const auto input =
-        std::find_if(info.inputs.begin(), info.inputs.end(),
-                     [&](const InputInfo& known) { return known.name == config.name(); });
-    if (input->dtype != DType::kFloat32) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "manifest: inputs \"", config.name(), "\": integers_below is ", config.integers_below(),
-          ", but the input is ", Name(input->dtype), ", want float32"));
-    }
-    input->integers_below = config.integers_below();
-  }
-  return absl::OkStatus();
-}
-
-// What the manifest says of features, and what they are called as matrices.
-constexpr size_t kMaxMatrixBytes = 1024;
-absl::Status DescribeFeatures(const pb::ModelManifest& manifest, ModelInfo& info) {
-  HashMap<absl::string_view, const pb::FeatureConfig*> configs;
-  for (const pb::FeatureConfig& config : manifest.features()) {
-    configs.emplace(config.name(), &config);
-  }
-  HashSet<absl::string_view> taken, features;
-  for (const InputInfo& input : info.inputs) taken.insert(input.name);
-  for (const FeatureInfo& feature : info.features) features.insert(feature.name);
-  // Names that somebody chose go before those that nobody did.
-  for (FeatureInfo& feature : info.features) {
-    const auto config = configs.find(feature.name);
-    if (config == configs.end()) continue;
-    feature.matrix = config->second->matrix();
-    if (config->second->has_padding_id()) feature.padding_id = config->second->padding_id();
-    feature.max_ids_per_row = config->second->max_ids_per_row();
-    configs.erase(config);
-    if (feature.matrix.empty()) continue;
-    const std::string what =
-        absl::StrCat("manifest: features \"", feature.name, "\": matrix ", Quote(feature.matrix));
-    if (Printable(feature.matrix, kMaxMatrixBytes) != feature.matrix) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(what, ", want up to ", kMaxMatrixBytes, " printable characters"));
-    }
-    const bool is_other = feature.matrix != feature.name && features.contains(feature.matrix);
-    if (!is_other && taken.insert(feature.matrix).second) continue;
-    return absl::InvalidArgumentError(
-        absl::StrCat(what, " is the name of an input, or of another feature or its matrix"));
-  }
-  if (!configs.empty()) {
-    return absl::InvalidArgumentError(absl::StrCat("manifest: features names \"",
-                                                   configs.begin()->first,
-                                                   "\", which is no sparse feature of the graph"));
-  }
-  for (FeatureInfo& feature : info.features) {
-    if (feature.matrix.empty() && taken.insert(feature.name).second) feature.matrix = feature.name;
-  }
-  return absl::OkStatus();
-}
-
-// Which tables each feature reads.  One that no block reads may be left out, or come with whatever
-// rows.
-absl::Status DescribeFeatureTables(const ulf::NetParameter& net, FileResources& resources,
-                                   ModelInfo& info) {
-  HashMap<absl::string_view, FeatureInfo*> features;
-  for (FeatureInfo& feature : info.features) features.emplace(feature.name, &feature);
-  for (const ulf::LayerParameter& layer : net.layer_params()) {
-    if (layer.type() != "embedding_layer") continue;
-    RETURN_IF_ERROR(LoadScope::Check());
-    ASSIGN_OR_RETURN(const blaze::EmbeddingConfig* conf,
-                     resources.EmbeddingConf(layer.embedding_param().embedding_conf_path()));
-    const HashSet<absl::string_view> bottoms(layer.bottom().begin(), layer.bottom().end());
-    HashSet<absl::string_view> in_blocks;
-    for (const blaze::EmbeddingBlockConfig& block : conf->block_config()) {
-      for (const auto& item : block.embedding_block_config_item()) {
-        in_blocks.insert(item.feature_group());
-      }
-    }
-    for (const blaze::EmbeddingFeatureGroupConfig& group : conf->feature_group_config()) {
-      const auto feature = features.find(group.feature_group());
-      if (feature == features.end() || !in_blocks.contains(group.feature_group()) ||
-          !bottoms.contains(absl::StrCat(group.feature_group(), ".ids"))) {
-        continue;
-      }
-      ASSIGN_OR_RETURN(const ModelResources::TableRef table, resources.Table(group.table_name()));
-      std::vector<int>& tables = feature->second->tables;
-      if (std::find(tables.begin(), tables.end(), table.index) == tables.end()) {
-        tables.push_back(table.index);
-      }
-    }
-  }
-  for (FeatureInfo& feature : info.features) {
-    if (!feature.tables.empty()) continue;
-    feature.level = Level::kUnknown;
-    for (const int input : {feature.ids, feature.values, feature.segments}) {
-      info.inputs[input].used = false;
-      info.inputs[input].level = Level::kUnknown;
-    }
-  }
-  return absl::OkStatus();
-}
-
-void DescribeLayers(const ulf::NetParameter& net, const Graph& graph, const GraphSpecs& specs,
-                    const std::vector<std::vector<Weight>>& weights, ModelInfo& info) {
-  for (int i = 0; i < net.layer_params_size(); ++i) {
-    const ulf::LayerParameter& param = net.layer_params(i);
-    LayerInfo layer{.index = i, .name = param.name(), .type = param.type()};
-    layer.bottoms.assign(param.bottom().begin(), param.bottom().end());
-    layer.tops.assign(param.top().begin(), param.top().end());
-    for (const Weight& weight : weights[i]) {
-      layer.weights.push_back({weight.name, {weight.dims.begin(), weight.dims.end()}});
-    }
-    info.layers.push_back(std::move(layer));
-  }
-  for (const Node& node : graph.nodes) {
-    LayerInfo& layer = info.layers[node.file_index];
-    layer.parameters = node.layer->Describe();
-    for (ValueId id : node.outputs) {
-      layer.top_shapes.push_back(specs[id].shape);
-      layer.top_levels.push_back(specs[id].level);
-    }
-  }
-  // input_layer is no node: its tops are the values that nothing computes.
-  HashMap<absl::string_view, size_t> given;
-  for (size_t id = 0; id < graph.values.size(); ++id) {
-    if (graph.values[id].kind != Value::Kind::kComputed) given.emplace(graph.values[id].name, id);
-  }
-  for (LayerInfo& layer : info.layers) {
-    if (layer.type != "input_layer") continue;
-    for (const std::string& top : layer.tops) {
-      const auto id = given.find(top);
-      if (id == given.end()) continue;
-      layer.top_shapes.push_back(specs[id->second].shape);
-      layer.top_levels.push_back(specs[id->second].level);
-    }
-  }
 }
 
 void AddWeightNotices(const WeightFile& weights, ModelInfo& info) {
@@ -359,13 +163,6 @@ Backend BackendOf(const LoadOptions& options, const pb::ModelManifest& manifest)
   }
 }
 
-// The reason stays with the first error found: later steps only see what earlier ones let pass.
-template <typename T>
-absl::StatusOr<T> Because(LoadReason reason, absl::StatusOr<T> result) {
-  if (result.ok()) return result;
-  return WithLoadReason(std::move(result).status(), reason);
-}
-
 bool IsNhwc(const ModelDirectory& directory) {
   return directory.manifest.layout() == pb::LAYOUT_NHWC;
 }
@@ -377,14 +174,14 @@ absl::Status ReadWeights(const ModelDirectory& directory, const ulf::NetParamete
   if (directory.weights_path.empty()) {
     model.weights = WeightFile::Empty();
   } else {
-    ASSIGN_OR_RETURN(model.weights,
-                     Because(LoadReason::kWeights, WeightFile::Read(directory.weights_path)));
+    ASSIGN_OR_RETURN(model.weights, WithLoadReason(WeightFile::Read(directory.weights_path),
+                                                   LoadReason::kWeights));
     RETURN_IF_ERROR(hasher.AddFile(directory.weights_path));
   }
   model.info.weights_file = directory.weights_path;
   model.info.weights_format = model.weights->format();
   model.info.weight_bytes = model.weights->bytes();
-  ASSIGN_OR_RETURN(weights, Because(LoadReason::kWeights, model.weights->Match(net)));
+  ASSIGN_OR_RETURN(weights, WithLoadReason(model.weights->Match(net), LoadReason::kWeights));
   if (!IsNhwc(directory)) return absl::OkStatus();
   model.kernels = std::make_shared<std::vector<std::vector<float>>>();
   return WithLoadReason(KernelsFromHwio(net, layer_types, weights, *model.kernels),
@@ -504,12 +301,6 @@ absl::Status MakeExecutable(const GraphSpecs& specs, const pb::ModelManifest& ma
   return absl::OkStatus();
 }
 
-void DescribeOutputs(const Graph& graph, const GraphSpecs& specs, ModelInfo& info) {
-  for (const NamedValue& output : graph.outputs) {
-    info.outputs.push_back({output.name, specs[output.value].shape, specs[output.value].level});
-  }
-}
-
 GraphOptions GraphOptionsOf(const ModelDirectory& directory,
                             absl::Span<const LayerType* const> layer_types, PackedWeights& packed) {
   const pb::ModelManifest& manifest = directory.manifest;
@@ -588,7 +379,8 @@ absl::StatusOr<std::unique_ptr<LoadedModel>> LoadModel(const LoadOptions& option
 
   ContentHasher hasher;
   hasher.Add(directory.manifest.SerializeAsString());
-  ASSIGN_OR_RETURN(const ulf::NetParameter net, Because(LoadReason::kParse, ReadGraph(directory)));
+  ASSIGN_OR_RETURN(const ulf::NetParameter net,
+                   WithLoadReason(ReadGraph(directory), LoadReason::kParse));
   RETURN_IF_ERROR(hasher.AddFile(directory.graph_path));
   info.graph_file = directory.graph_path;
   std::vector<std::vector<Weight>> weights;
@@ -598,24 +390,19 @@ absl::StatusOr<std::unique_ptr<LoadedModel>> LoadModel(const LoadOptions& option
   if (overrides != nullptr) resources.UseTables(overrides->tables);
   PackedWeights packed;
   const GraphOptions graph_options = GraphOptionsOf(directory, options.layer_types, packed);
-  ASSIGN_OR_RETURN(Graph graph, Because(LoadReason::kGraph, BuildGraph(net, weights, graph_options,
-                                                                       resources, info.notices)));
+  ASSIGN_OR_RETURN(Graph graph,
+                   WithLoadReason(BuildGraph(net, weights, graph_options, resources, info.notices),
+                                  LoadReason::kGraph));
   ASSIGN_OR_RETURN(std::vector<InputStatement> statements,
-                   Because(LoadReason::kManifest, Statements(directory.manifest, graph)));
+                   WithLoadReason(Statements(directory.manifest, graph), LoadReason::kManifest));
   RETURN_IF_ERROR(AddStatements(options.inputs, graph, statements));
   ASSIGN_OR_RETURN(const double tolerance,
-                   Because(LoadReason::kManifest, ToleranceOf(directory.manifest)));
+                   WithLoadReason(ToleranceOf(directory.manifest), LoadReason::kManifest));
 
   const GraphSpecs stated = StatedSpecs(graph, statements);
   ASSIGN_OR_RETURN(GraphSpecs specs, InferSpecs(graph, stated, statements));
-  DescribeInputs(graph, stated, specs, model->executable, info);
-  RETURN_IF_ERROR(
-      WithLoadReason(DescribeIntegers(directory.manifest, info), LoadReason::kManifest));
-  RETURN_IF_ERROR(
-      WithLoadReason(DescribeFeatures(directory.manifest, info), LoadReason::kManifest));
-  DescribeLayers(net, graph, specs, weights, info);
-  RETURN_IF_ERROR(DescribeFeatureTables(net, resources, info));
-  DescribeOutputs(graph, specs, info);
+  RETURN_IF_ERROR(DescribeModel({net, directory.manifest, graph, stated, specs, weights, resources},
+                                model->executable, info));
 
   RETURN_IF_ERROR(TakeTables(resources, directory.manifest, *model));
   if (directory.manifest.exact() && options.precision.has_value() && options.precision->asks()) {

@@ -89,9 +89,8 @@ absl::Status MakePlans(const PlanRecipe& recipe, absl::Span<const InputStatement
   RETURN_IF_ERROR(WithLoadReason(
       ComputeInDouble(recipe.double_layers, specs, graph, report.rewrites), LoadReason::kManifest));
   RETURN_IF_ERROR(LowerComposites(graph));
-  absl::StatusOr<std::unique_ptr<const Plan>> plan = MakePlan(std::move(graph), statements, specs);
-  if (!plan.ok()) return WithLoadReason(plan.status(), LoadReason::kGraph);
-  executable.plan = *std::move(plan);
+  ASSIGN_OR_RETURN(executable.plan, WithLoadReason(MakePlan(std::move(graph), statements, specs),
+                                                   LoadReason::kGraph));
   executable.optimised = nullptr;
   executable.schedule = executable.optimised_schedule = nullptr;
   const absl::Status proof = ProveRows(*executable.plan, executable);

@@ -56,10 +56,10 @@ absl::StatusOr<const blaze::EmbeddingConfig*> FileResources::EmbeddingConf(
   if (it == confs_.end()) {
     ASSIGN_OR_RETURN(const std::string full,
                      PathWithin(root_, graph_directory_, path, "embedding_conf_path"));
-    absl::StatusOr<blaze::EmbeddingConfig> conf = LoadEmbeddingConfig(full);
-    if (!conf.ok()) return WithLoadReason(std::move(conf).status(), LoadReason::kParse);
+    ASSIGN_OR_RETURN(blaze::EmbeddingConfig conf,
+                     WithLoadReason(LoadEmbeddingConfig(full), LoadReason::kParse));
     RETURN_IF_ERROR(hasher_.AddFile(full));
-    it = confs_.emplace(path, std::make_unique<blaze::EmbeddingConfig>(*std::move(conf))).first;
+    it = confs_.emplace(path, std::make_unique<blaze::EmbeddingConfig>(std::move(conf))).first;
   }
   return it->second.get();
 }
@@ -97,10 +97,10 @@ absl::StatusOr<std::shared_ptr<const EmbeddingTable>> FileResources::Open(const 
 absl::StatusOr<ModelResources::TableRef> FileResources::Table(const std::string& name) {
   const auto it = table_index_.find(name);
   if (it != table_index_.end()) return TableRef{tables_[it->second].get(), it->second};
-  absl::StatusOr<std::shared_ptr<const EmbeddingTable>> table = Open(name);
-  if (!table.ok()) return WithLoadReason(std::move(table).status(), LoadReason::kTable);
+  ASSIGN_OR_RETURN(std::shared_ptr<const EmbeddingTable> table,
+                   WithLoadReason(Open(name), LoadReason::kTable));
   const int index = static_cast<int>(tables_.size());
-  tables_.push_back(*std::move(table));
+  tables_.push_back(std::move(table));
   table_index_.emplace(name, index);
   return TableRef{tables_.back().get(), index};
 }
