@@ -15,6 +15,19 @@
 #include "base/status_macros.h"
 
 namespace ulfd {
+namespace {
+
+// Reads until there is no more, or more than `most` bytes; false: errno says why.
+bool ReadSome(int fd, size_t most, std::string& text) {
+  char buffer[16384];
+  ssize_t got;
+  while ((got = read(fd, buffer, sizeof(buffer))) > 0 && text.size() <= most) {
+    text.append(buffer, static_cast<size_t>(got));
+  }
+  return got >= 0;
+}
+
+}  // namespace
 
 absl::StatusOr<std::string> ReadTextFile(const std::string& path, int64_t max_bytes) {
   const auto most = static_cast<size_t>(max_bytes);
@@ -26,16 +39,20 @@ absl::StatusOr<std::string> ReadTextFile(const std::string& path, int64_t max_by
     return absl::NotFoundError(absl::StrCat(path, ": is not a regular file"));
   }
   std::string text;
-  char buffer[4096];
-  ssize_t got;
-  while ((got = read(fd.get(), buffer, sizeof(buffer))) > 0 && text.size() <= most) {
-    text.append(buffer, static_cast<size_t>(got));
+  if (!ReadSome(fd.get(), most, text)) {
+    return absl::NotFoundError(absl::StrCat(path, ": ", std::strerror(errno)));
   }
-  if (got < 0) return absl::NotFoundError(absl::StrCat(path, ": ", std::strerror(errno)));
   if (text.size() > most) {
     return absl::InvalidArgumentError(absl::StrCat(path, ": larger than ", most, " bytes"));
   }
   return text;
+}
+
+absl::StatusOr<std::string> ReadFileOrPipe(const std::string& path) {
+  const FileDescriptor fd(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  std::string text;
+  if (fd.get() >= 0 && ReadSome(fd.get(), SIZE_MAX, text)) return text;
+  return absl::ErrnoToStatus(errno, path);
 }
 
 absl::Status WriteTextFile(const std::string& path, absl::string_view text) {

@@ -12,9 +12,9 @@
 #include "base/host_port.h"
 #include "base/status_macros.h"
 #include "base/text.h"
+#include "base/text_file.h"
 #include "base/tls/tls_material.h"
 #include "grpcpp/create_channel.h"
-#include "tools/cli/text_file.h"
 
 namespace ulfd::tools {
 namespace {

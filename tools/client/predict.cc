@@ -4,10 +4,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "base/status_macros.h"
+#include "base/text_file.h"
 #include "google/protobuf/io/tokenizer.h"
 #include "google/protobuf/text_format.h"
 #include "tools/cli/commands.h"
-#include "tools/cli/text_file.h"
 #include "tools/client/clients.h"
 
 namespace ulfd::tools {
