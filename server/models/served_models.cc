@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/status_macros.h"
-#include "engine/embedding/key_hash.h"
+#include "server/system/share.h"
 
 namespace ulfd::server {
 namespace {
@@ -87,8 +87,7 @@ const ModelHandle* ServedVersions::Canary(const UserHash& user_hash) const {
   if (label == labels.end()) return nullptr;
   // The same user is below the share, or not, whatever else changes: a share that grows only adds
   // users.
-  const double place = static_cast<double>(engine::HashKey(user_hash(*canary)) >> 11) * 0x1p-53;
-  return place < canary->share ? Find(label->second) : nullptr;
+  return IsAmongShare(user_hash(*canary), canary->share) ? Find(label->second) : nullptr;
 }
 
 ModelHandle ServedModels::WantsPlans() const {

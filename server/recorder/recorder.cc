@@ -12,20 +12,13 @@
 #include "absl/strings/str_cat.h"
 #include "base/load_scope.h"
 #include "base/status_macros.h"
+#include "server/system/share.h"
 #include "server/system/thread_priority.h"
 
 namespace ulfd::server {
 namespace {
 
 using recording::v1::Recording;
-
-// A well mixed number for each call, so that a regular pattern of calls is sampled evenly.
-uint64_t Mix(uint64_t z) {
-  z += 0x9E3779B97F4A7C15;
-  z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9;
-  z = (z ^ z >> 27) * 0x94D049BB133111EB;
-  return z ^ z >> 31;
-}
 
 constexpr size_t kMostOpenFiles = 256;
 
@@ -80,8 +73,7 @@ std::optional<double> Recorder::OwnShare(const std::string& model) {
 bool Recorder::BelowShare(const std::string& model) {
   const double share = OwnShare(model).value_or(options_.share);
   if (share <= 0) return false;
-  const uint64_t number = calls_seen_.fetch_add(1, std::memory_order_relaxed);
-  return static_cast<double>(Mix(number) >> 11) * 0x1p-53 < share;
+  return IsAmongShare(calls_seen_.fetch_add(1, std::memory_order_relaxed), share);
 }
 
 void Recorder::SetModelShares(std::map<std::string, double> shares) {

@@ -120,7 +120,7 @@ class Recorder {
   const Clock& clock_;
   const OnChange on_change_;
 
-  std::atomic<uint64_t> calls_seen_{0};
+  std::atomic<int64_t> calls_seen_{0};
   std::atomic<int64_t> records_{0}, bytes_{0};
   std::array<std::atomic<int64_t>, kRecorderDrops> dropped_{};
   std::atomic<bool> failing_{false};

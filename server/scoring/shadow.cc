@@ -8,8 +8,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/text.h"
-#include "engine/embedding/key_hash.h"
 #include "engine/tensor/onednn.h"
+#include "server/system/share.h"
 #include "server/system/thread_priority.h"
 
 namespace ulfd::server {
@@ -44,10 +44,9 @@ Shadow::~Shadow() {
 std::optional<ShadowTarget> Shadow::Choose(const std::string& model, int64_t version) {
   std::optional<ShadowTarget> target = models_.FindShadow(model);
   if (!target.has_value() || target->handle->version == version) return std::nullopt;
-  // Spread evenly, whatever order calls come in.
-  const uint64_t number = calls_seen_.fetch_add(1, std::memory_order_relaxed);
-  const uint64_t place = engine::HashKey(static_cast<int64_t>(number));
-  if (static_cast<double>(place >> 11) * 0x1p-53 >= target->share) return std::nullopt;
+  if (!IsAmongShare(calls_seen_.fetch_add(1, std::memory_order_relaxed), target->share)) {
+    return std::nullopt;
+  }
   return target;
 }
 

@@ -75,7 +75,7 @@ class Shadow {
   const ModelLookup& models_;
   const RequestLimits limits_;
   Logger& logger_;
-  std::atomic<uint64_t> calls_seen_{0};
+  std::atomic<int64_t> calls_seen_{0};
 
   mutable Mutex mu_;
   CondVar work_;
