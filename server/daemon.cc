@@ -350,8 +350,8 @@ absl::Status Daemon::StartHttp() {
 
 absl::Status Daemon::StartGrpc() {
   prediction_ = std::make_unique<PredictionService>(*context_, *security_);
-  open_inference_ = std::make_unique<OpenInferenceService>(*context_, *security_, *readiness_,
-                                                           ThisBuild().version);
+  kserve_ =
+      std::make_unique<KserveService>(*context_, *security_, *readiness_, ThisBuild().version);
   tf_prediction_ = std::make_unique<TfPredictionService>(*context_, *security_);
   tf_models_ = std::make_unique<TfModelService>(*context_, *security_);
   std::vector<std::string> names = {ulfd::v1::PredictionService::service_full_name(),
@@ -384,11 +384,11 @@ absl::Status Daemon::StartGrpc() {
   }
   ASSIGN_OR_RETURN(
       grpc_,
-      GrpcListener::Create(options_.settings.grpc_address(), options_.settings.grpc_port(),
-                           GrpcThreadCount(options_.settings), options_.settings, security_->grpc(),
-                           {prediction_.get(), open_inference_.get(), tf_prediction_.get(),
-                            tf_models_.get(), health_.get()},
-                           logger_));
+      GrpcListener::Create(
+          options_.settings.grpc_address(), options_.settings.grpc_port(),
+          GrpcThreadCount(options_.settings), options_.settings, security_->grpc(),
+          {prediction_.get(), kserve_.get(), tf_prediction_.get(), tf_models_.get(), health_.get()},
+          logger_));
   return absl::OkStatus();
 }
 

@@ -33,8 +33,8 @@
 #include "server/scoring/user_store.h"
 #include "server/services/admin_service.h"
 #include "server/services/health_service.h"
+#include "server/services/kserve_service.h"
 #include "server/services/model_events.h"
-#include "server/services/open_inference_service.h"
 #include "server/services/prediction_service.h"
 #include "server/services/readiness.h"
 #include "server/services/rest_service.h"
@@ -121,7 +121,7 @@ class Daemon {
   std::unique_ptr<ServingContext> context_;
   std::unique_ptr<HealthService> health_;
   std::unique_ptr<PredictionService> prediction_;
-  std::unique_ptr<OpenInferenceService> open_inference_;
+  std::unique_ptr<KserveService> kserve_;
   std::unique_ptr<TfPredictionService> tf_prediction_;
   std::unique_ptr<TfModelService> tf_models_;
   std::unique_ptr<AdminService> admin_;       // Null without admin_address.

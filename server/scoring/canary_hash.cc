@@ -7,7 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "engine/embedding/key_hash.h"
-#include "server/scoring/open_inference_codec.h"
+#include "server/scoring/kserve_codec.h"
 #include "server/scoring/tf_serving_codec.h"
 
 namespace ulfd::server {

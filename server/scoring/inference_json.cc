@@ -16,10 +16,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/load_scope.h"
-#include "base/status_macros.h"
 #include "base/text.h"
 #include "server/observe/logging.h"
-#include "server/scoring/open_inference_codec.h"
+#include "server/scoring/kserve_codec.h"
 
 namespace ulfd::server {
 namespace {

@@ -10,7 +10,7 @@
 #include "engine/tensor/element.h"
 #include "proto/open_inference.pb.h"
 #include "proto/predict.pb.h"
-#include "server/scoring/open_inference_codec.h"
+#include "server/scoring/kserve_codec.h"
 
 namespace ulfd::server {
 namespace {

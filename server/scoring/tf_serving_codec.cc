@@ -17,7 +17,7 @@
 #include "base/status_macros.h"
 #include "base/text.h"
 #include "engine/weights/npy.h"
-#include "server/scoring/open_inference_codec.h"
+#include "server/scoring/kserve_codec.h"
 
 namespace ulfd::server {
 namespace {

@@ -3,7 +3,6 @@
 #ifndef ULFD_SERVER_SERVICES_ADMIN_MESSAGES_H_
 #define ULFD_SERVER_SERVICES_ADMIN_MESSAGES_H_
 
-#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "proto/admin.pb.h"
 #include "server/models/model_change.h"

@@ -17,11 +17,10 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "base/percent_encoding.h"
-#include "base/status_macros.h"
 #include "server/rpc/grpc_status.h"
 #include "server/scheduler/refusal.h"
-#include "server/scoring/open_inference_codec.h"
-#include "server/services/open_inference_models.h"
+#include "server/scoring/kserve_codec.h"
+#include "server/services/kserve_models.h"
 #include "server/services/scoring_rpc.h"
 #include "server/system/peer.h"
 

@@ -15,7 +15,7 @@
 #include "server/rpc/grpc_status.h"
 #include "server/scheduler/refusal.h"
 #include "server/scoring/canary_hash.h"
-#include "server/scoring/open_inference_codec.h"
+#include "server/scoring/kserve_codec.h"
 #include "server/scoring/request_decoder.h"
 #include "server/scoring/response_encoder.h"
 #include "server/scoring/shadow.h"

@@ -12,7 +12,7 @@
 #include "server/rpc/call_receiver.h"
 #include "server/rpc/listener_security.h"
 #include "server/scoring/canary_hash.h"
-#include "server/scoring/open_inference_codec.h"
+#include "server/scoring/kserve_codec.h"
 #include "server/scoring/score_call.h"
 
 namespace ulfd::server {

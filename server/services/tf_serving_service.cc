@@ -8,7 +8,7 @@
 #include "base/status_macros.h"
 #include "base/text.h"
 #include "server/rpc/grpc_status.h"
-#include "server/scoring/open_inference_codec.h"
+#include "server/scoring/kserve_codec.h"
 #include "server/scoring/tf_serving_codec.h"
 #include "server/services/scoring_rpc.h"
 

@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/services/traffic_history.h"
 
-#include <ctime>
 #include <new>
 #include <nlohmann/json.hpp>
 #include <utility>

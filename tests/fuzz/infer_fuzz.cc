@@ -2,7 +2,7 @@
 // bytes -> scanned -> ModelInferRequest -> decoded -> run -> reply.
 // SPDX-License-Identifier: Apache-2.0
 #include "proto/open_inference.pb.h"
-#include "server/scoring/open_inference_codec.h"
+#include "server/scoring/kserve_codec.h"
 #include "tests/fuzz/proto_mutator.h"
 #include "tests/fuzz/scoring_request.h"
 

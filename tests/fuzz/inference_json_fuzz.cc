@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "server/scoring/inference_json.h"
-#include "server/scoring/open_inference_codec.h"
+#include "server/scoring/kserve_codec.h"
 #include "tests/fuzz/fuzz.h"
 #include "tests/fuzz/scoring_request.h"
 

@@ -2,7 +2,7 @@
 // KServe -> decoded -> run -> reply.
 // SPDX-License-Identifier: Apache-2.0
 #include "proto/tf_serving.pb.h"
-#include "server/scoring/open_inference_codec.h"
+#include "server/scoring/kserve_codec.h"
 #include "server/scoring/tf_serving_codec.h"
 #include "tests/fuzz/proto_mutator.h"
 #include "tests/fuzz/receive.h"

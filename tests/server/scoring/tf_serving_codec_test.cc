@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "server/scoring/open_inference_codec.h"
+#include "server/scoring/kserve_codec.h"
 #include "tests/testing/codec_fixture.h"
 
 namespace ulfd::server {

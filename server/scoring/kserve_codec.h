@@ -1,7 +1,7 @@
 // KServe v2 requests -> the engine's tensors, and back.
 // SPDX-License-Identifier: Apache-2.0
-#ifndef ULFD_SERVER_SCORING_OPEN_INFERENCE_CODEC_H_
-#define ULFD_SERVER_SCORING_OPEN_INFERENCE_CODEC_H_
+#ifndef ULFD_SERVER_SCORING_KSERVE_CODEC_H_
+#define ULFD_SERVER_SCORING_KSERVE_CODEC_H_
 
 #include <cstdint>
 #include <string>
@@ -51,4 +51,4 @@ absl::string_view DatatypeName(engine::DType dtype);
 
 }  // namespace ulfd::server
 
-#endif  // ULFD_SERVER_SCORING_OPEN_INFERENCE_CODEC_H_
+#endif  // ULFD_SERVER_SCORING_KSERVE_CODEC_H_

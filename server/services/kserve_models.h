@@ -1,7 +1,7 @@
 // What KServe v2 says of models; with Triton's extensions: configuration, statistics and index.
 // SPDX-License-Identifier: Apache-2.0
-#ifndef ULFD_SERVER_SERVICES_OPEN_INFERENCE_MODELS_H_
-#define ULFD_SERVER_SERVICES_OPEN_INFERENCE_MODELS_H_
+#ifndef ULFD_SERVER_SERVICES_KSERVE_MODELS_H_
+#define ULFD_SERVER_SERVICES_KSERVE_MODELS_H_
 
 #include <cstdint>
 #include <vector>
@@ -31,4 +31,4 @@ void ListRepository(const ModelLookup& models, const ModelChoice& caller, bool o
 
 }  // namespace ulfd::server
 
-#endif  // ULFD_SERVER_SERVICES_OPEN_INFERENCE_MODELS_H_
+#endif  // ULFD_SERVER_SERVICES_KSERVE_MODELS_H_

@@ -1,7 +1,7 @@
 // inference.GRPCInferenceService: KServe v2.
 // SPDX-License-Identifier: Apache-2.0
-#ifndef ULFD_SERVER_SERVICES_OPEN_INFERENCE_SERVICE_H_
-#define ULFD_SERVER_SERVICES_OPEN_INFERENCE_SERVICE_H_
+#ifndef ULFD_SERVER_SERVICES_KSERVE_SERVICE_H_
+#define ULFD_SERVER_SERVICES_KSERVE_SERVICE_H_
 
 #include <string>
 
@@ -15,12 +15,11 @@
 namespace ulfd::server {
 
 // Nothing here blocks: ModelInfer only queues, the others only look.
-class OpenInferenceService final
-    : public RpcServiceOf<OpenInferenceService, inference::GRPCInferenceService> {
+class KserveService final : public RpcServiceOf<KserveService, inference::GRPCInferenceService> {
  public:
   // `server_version`: what ServerMetadata says.  The others are borrowed.
-  OpenInferenceService(const ServingContext& context, const Security& security,
-                       const Readiness& readiness, std::string server_version)
+  KserveService(const ServingContext& context, const Security& security, const Readiness& readiness,
+                std::string server_version)
       : context_(context),
         security_(security),
         readiness_(readiness),
@@ -53,4 +52,4 @@ class OpenInferenceService final
 
 }  // namespace ulfd::server
 
-#endif  // ULFD_SERVER_SERVICES_OPEN_INFERENCE_SERVICE_H_
+#endif  // ULFD_SERVER_SERVICES_KSERVE_SERVICE_H_

@@ -1,6 +1,6 @@
 // KServe v2: raw and typed contents, and the exact text of what is refused.
 // SPDX-License-Identifier: Apache-2.0
-#include "server/scoring/open_inference_codec.h"
+#include "server/scoring/kserve_codec.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -17,7 +17,7 @@ namespace {
 using inference::ModelInferRequest;
 using inference::ModelInferResponse;
 
-class OpenInferenceCodecTest : public CodecFixture<ModelInferRequest, ModelInferResponse> {
+class KserveCodecTest : public CodecFixture<ModelInferRequest, ModelInferResponse> {
  protected:
   template <typename T>
   static std::string Bytes(const std::vector<T>& values) {
@@ -69,7 +69,7 @@ class OpenInferenceCodecTest : public CodecFixture<ModelInferRequest, ModelInfer
   }
 };
 
-TEST_F(OpenInferenceCodecTest, RawInRawOut) {
+TEST_F(KserveCodecTest, RawInRawOut) {
   const ModelInferResponse response = Infer(Raw());
   EXPECT_EQ(decoded_.ads, 3);
   EXPECT_EQ(response.model_name(), "tiny");
@@ -84,7 +84,7 @@ TEST_F(OpenInferenceCodecTest, RawInRawOut) {
   EXPECT_EQ(response.raw_output_contents(0), Bytes<float>({3.25, 1, 1.5, 1, 6, 1}));
 }
 
-TEST_F(OpenInferenceCodecTest, TypedInTypedOut) {
+TEST_F(KserveCodecTest, TypedInTypedOut) {
   const ModelInferResponse response = Infer(Typed());
   ASSERT_EQ(response.outputs_size(), 2);
   EXPECT_EQ(response.raw_output_contents_size(), 0);
@@ -92,7 +92,7 @@ TEST_F(OpenInferenceCodecTest, TypedInTypedOut) {
               ::testing::ElementsAre(3.25, 1, 1.5, 1, 6, 1));
 }
 
-TEST_F(OpenInferenceCodecTest, OutputsThatAreAskedFor) {
+TEST_F(KserveCodecTest, OutputsThatAreAskedFor) {
   ModelInferRequest request = Raw();
   request.add_outputs()->set_name("user_vec");
   const ModelInferResponse response = Infer(request);
@@ -102,7 +102,7 @@ TEST_F(OpenInferenceCodecTest, OutputsThatAreAskedFor) {
   EXPECT_EQ(Error(request), "output \"nope\": unknown; the model has \"score\", \"user_vec\"");
 }
 
-TEST_F(OpenInferenceCodecTest, ValuesAndSegments) {
+TEST_F(KserveCodecTest, ValuesAndSegments) {
   ModelInferRequest request = Raw();
   request.mutable_inputs(0)->set_shape(0, 4);
   request.set_raw_input_contents(0, Bytes<int64_t>({10, 11, 12, 99}));
@@ -121,7 +121,7 @@ TEST_F(OpenInferenceCodecTest, ValuesAndSegments) {
   EXPECT_EQ(Error(request), "input \"mid.values\": 3 values, want 4, the length of \"mid.ids\"");
 }
 
-TEST_F(OpenInferenceCodecTest, RawErrors) {
+TEST_F(KserveCodecTest, RawErrors) {
   ModelInferRequest request = Raw();
   request.mutable_raw_input_contents()->RemoveLast();
   EXPECT_EQ(Error(request), "raw_input_contents: 3 entries for 4 inputs, want one for each");
@@ -134,7 +134,7 @@ TEST_F(OpenInferenceCodecTest, RawErrors) {
             "input \"mid.ids\": contents beside raw_input_contents, want one of the two");
 }
 
-TEST_F(OpenInferenceCodecTest, IntegersAreFloatsWhereFloatsAreWanted) {
+TEST_F(KserveCodecTest, IntegersAreFloatsWhereFloatsAreWanted) {
   ModelInferRequest request = Raw();
   request.mutable_inputs(1)->set_datatype("INT32");
   request.set_raw_input_contents(1, Bytes<int32_t>({7, 8, 9}));
@@ -151,7 +151,7 @@ TEST_F(OpenInferenceCodecTest, IntegersAreFloatsWhereFloatsAreWanted) {
               ::testing::ElementsAre(3, 1, 0, 1, 4, 1));
 }
 
-TEST_F(OpenInferenceCodecTest, TypedErrors) {
+TEST_F(KserveCodecTest, TypedErrors) {
   ModelInferRequest request = Typed();
   request.mutable_inputs(0)->mutable_contents()->add_fp32_contents(1);
   EXPECT_EQ(Error(request),
@@ -161,7 +161,7 @@ TEST_F(OpenInferenceCodecTest, TypedErrors) {
   EXPECT_EQ(Error(request), "input \"price\": 4 values, want 3 for shape [3, 1]");
 }
 
-TEST_F(OpenInferenceCodecTest, NamesTypesAndShapes) {
+TEST_F(KserveCodecTest, NamesTypesAndShapes) {
   ModelInferRequest request = Raw();
   request.mutable_inputs(0)->set_name("mid.idz");
   EXPECT_EQ(Error(request), "input \"mid.idz\": unknown; did you mean \"mid.ids\" or \"uid.ids\"?");
@@ -189,7 +189,7 @@ TEST_F(OpenInferenceCodecTest, NamesTypesAndShapes) {
   EXPECT_THAT(Error(request), ::testing::StartsWith("input \"mask\": missing, want INT32 ["));
 }
 
-TEST_F(OpenInferenceCodecTest, Rows) {
+TEST_F(KserveCodecTest, Rows) {
   ModelInferRequest request = Raw();
   request.mutable_inputs(0)->set_shape(0, 4);
   request.set_raw_input_contents(0, Bytes<int64_t>({1, 2, 3, 4}));
@@ -210,7 +210,7 @@ TEST_F(OpenInferenceCodecTest, Rows) {
   EXPECT_EQ(Error(Raw()), "3 ads, want 1..2");
 }
 
-TEST_F(OpenInferenceCodecTest, EqualRowsOfTheUserAreTakenOnce) {
+TEST_F(KserveCodecTest, EqualRowsOfTheUserAreTakenOnce) {
   const ModelInferResponse once = Infer(Raw());
   ModelInferRequest request = Raw();
   request.mutable_inputs(2)->set_shape(0, 3);
@@ -246,7 +246,7 @@ TEST_F(OpenInferenceCodecTest, EqualRowsOfTheUserAreTakenOnce) {
   EXPECT_EQ(Error(request), "input \"mask\": shape [3], want [users, 2]");
 }
 
-TEST_F(OpenInferenceCodecTest, RowsOfAUserWithoutIdsAreTakenOnce) {
+TEST_F(KserveCodecTest, RowsOfAUserWithoutIdsAreTakenOnce) {
   // Contents without values have no address.
   ModelInferRequest request = Typed();
   request.mutable_inputs(2)->set_shape(0, 0);
@@ -259,7 +259,7 @@ TEST_F(OpenInferenceCodecTest, RowsOfAUserWithoutIdsAreTakenOnce) {
   EXPECT_EQ(tiled.outputs(0).SerializeAsString(), once.outputs(0).SerializeAsString());
 }
 
-TEST_F(OpenInferenceCodecTest, FeaturesAsMatricesOfIds) {
+TEST_F(KserveCodecTest, FeaturesAsMatricesOfIds) {
   ModelInferRequest request = Raw();
   const auto items = [&](const std::vector<int64_t>& shape, const std::vector<int64_t>& ids) {
     request.mutable_inputs(0)->set_name("items");
@@ -291,7 +291,7 @@ TEST_F(OpenInferenceCodecTest, FeaturesAsMatricesOfIds) {
   EXPECT_EQ(Error(request), "input \"items\": 3 ids, want at most 2 (limits.max_ids_per_feature)");
 }
 
-TEST_F(OpenInferenceCodecTest, AMatrixOfTheUserIsTakenOnce) {
+TEST_F(KserveCodecTest, AMatrixOfTheUserIsTakenOnce) {
   ModelInferRequest request = Raw();
   const std::string once = Infer(request).raw_output_contents(0);
   request.mutable_inputs(2)->set_name("uid");
@@ -303,7 +303,7 @@ TEST_F(OpenInferenceCodecTest, AMatrixOfTheUserIsTakenOnce) {
   EXPECT_THAT(Error(request), ::testing::StartsWith("input \"uid.ids\": 3 rows, of which row 2 "));
 }
 
-TEST_F(OpenInferenceCodecTest, AFeatureHasOneForm) {
+TEST_F(KserveCodecTest, AFeatureHasOneForm) {
   for (const bool matrix_first : {false, true}) {
     ModelInferRequest request = Raw();
     Add(request, "items", "INT64", {3, 1});
@@ -328,7 +328,7 @@ TEST_F(OpenInferenceCodecTest, AFeatureHasOneForm) {
   EXPECT_EQ(Error(request), "input \"items\": given twice");
 }
 
-TEST_F(OpenInferenceCodecTest, ParametersAreRefused) {
+TEST_F(KserveCodecTest, ParametersAreRefused) {
   ModelInferRequest request = Raw();
   (*request.mutable_parameters())["priority"].set_int64_param(1);
   EXPECT_EQ(Error(request), "parameter \"priority\": unknown, want none");
@@ -345,7 +345,7 @@ TEST_F(OpenInferenceCodecTest, ParametersAreRefused) {
   EXPECT_EQ(Error(request), "id: 129 bytes, want at most 128");
 }
 
-TEST_F(OpenInferenceCodecTest, MetadataHasMinusOneForWhatVaries) {
+TEST_F(KserveCodecTest, MetadataHasMinusOneForWhatVaries) {
   inference::ModelMetadataResponse metadata;
   DescribeModel(model_->info(), metadata);
   EXPECT_EQ(metadata.name(), "tiny");
@@ -359,12 +359,12 @@ TEST_F(OpenInferenceCodecTest, MetadataHasMinusOneForWhatVaries) {
   EXPECT_THAT(metadata.outputs(1).shape(), ::testing::ElementsAre(1, 2));
 }
 
-TEST_F(OpenInferenceCodecTest, CountRowsIsTheNumberOfAds) {
+TEST_F(KserveCodecTest, CountRowsIsTheNumberOfAds) {
   EXPECT_EQ(CountRows(Raw(), *model_, limits_), 3);
   EXPECT_EQ(CountRows(ModelInferRequest(), *model_, limits_), 1);
 }
 
-TEST_F(OpenInferenceCodecTest, CountRowsIsByShapesOnlyWhereValuesAreToCome) {
+TEST_F(KserveCodecTest, CountRowsIsByShapesOnlyWhereValuesAreToCome) {
   ModelInferRequest request;
   request.add_inputs()->set_name("uid.ids");
   request.mutable_inputs(0)->add_shape(64 * 1024);
@@ -380,7 +380,7 @@ TEST_F(OpenInferenceCodecTest, CountRowsIsByShapesOnlyWhereValuesAreToCome) {
   EXPECT_EQ(CountRows(request, *model_, limits_), 1);
 }
 
-TEST(OpenInferenceVersion, IsAPositiveNumberOrNothing) {
+TEST(KserveVersion, IsAPositiveNumberOrNothing) {
   EXPECT_EQ(ChoiceOf("m", "")->version, std::nullopt);
   EXPECT_EQ(ChoiceOf("m", "12")->version, 12);
   for (const char* bad : {"0", "-1", "latest", "1.0", "+1", " 1", "1 ", "01"}) {

@@ -1,13 +1,13 @@
 // Models as messages of KServe and Triton.
 // SPDX-License-Identifier: Apache-2.0
-#include "server/services/open_inference_models.h"
+#include "server/services/kserve_models.h"
 
 #include <string>
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "server/rpc/grpc_status.h"
-#include "server/scoring/open_inference_codec.h"
+#include "server/scoring/kserve_codec.h"
 
 namespace ulfd::server {
 namespace {

@@ -1,18 +1,18 @@
 // KServe v2.
 // SPDX-License-Identifier: Apache-2.0
-#include "server/services/open_inference_service.h"
+#include "server/services/kserve_service.h"
 
 #include <vector>
 
 #include "absl/strings/str_join.h"
 #include "server/rpc/grpc_status.h"
-#include "server/scoring/open_inference_codec.h"
-#include "server/services/open_inference_models.h"
+#include "server/scoring/kserve_codec.h"
+#include "server/services/kserve_models.h"
 #include "server/services/scoring_rpc.h"
 
 namespace ulfd::server {
-void OpenInferenceService::AwaitCalls(CallReceiver& receiver) {
-  using Self = OpenInferenceService;
+void KserveService::AwaitCalls(CallReceiver& receiver) {
+  using Self = KserveService;
   Await(receiver, "ServerLive", &Self::ServerLive);
   Await(receiver, "ServerReady", &Self::ServerReady);
   Await(receiver, "ModelReady", &Self::ModelReady);
@@ -24,19 +24,19 @@ void OpenInferenceService::AwaitCalls(CallReceiver& receiver) {
   Await(receiver, "RepositoryIndex", &Self::RepositoryIndex);
 }
 
-void OpenInferenceService::ServerLive(
+void KserveService::ServerLive(
     UnaryCall<inference::ServerLiveRequest, inference::ServerLiveResponse>& call) {
   call.response().set_live(true);
   call.Finish(grpc::Status::OK);
 }
 
-void OpenInferenceService::ServerReady(
+void KserveService::ServerReady(
     UnaryCall<inference::ServerReadyRequest, inference::ServerReadyResponse>& call) {
   call.response().set_ready(readiness_.ServerReady());
   call.Finish(grpc::Status::OK);
 }
 
-void OpenInferenceService::ModelReady(
+void KserveService::ModelReady(
     UnaryCall<inference::ModelReadyRequest, inference::ModelReadyResponse>& call) {
   const auto choice =
       security_.Identify(call.context(), ChoiceOf(call.request().name(), call.request().version()));
@@ -45,7 +45,7 @@ void OpenInferenceService::ModelReady(
   call.Finish(ToGrpcStatus(context_.models.CheckAccess(*choice)));
 }
 
-void OpenInferenceService::ServerMetadata(
+void KserveService::ServerMetadata(
     UnaryCall<inference::ServerMetadataRequest, inference::ServerMetadataResponse>& call) {
   call.response().set_name("ulfd");
   call.response().set_version(server_version_);
@@ -55,7 +55,7 @@ void OpenInferenceService::ServerMetadata(
   call.Finish(grpc::Status::OK);
 }
 
-void OpenInferenceService::ModelMetadata(
+void KserveService::ModelMetadata(
     UnaryCall<inference::ModelMetadataRequest, inference::ModelMetadataResponse>& call) {
   const auto choice =
       security_.Identify(call.context(), ChoiceOf(call.request().name(), call.request().version()));
@@ -68,7 +68,7 @@ void OpenInferenceService::ModelMetadata(
                    });
 }
 
-void OpenInferenceService::ModelConfig(
+void KserveService::ModelConfig(
     UnaryCall<inference::ModelConfigRequest, inference::ModelConfigResponse>& call) {
   const auto choice =
       security_.Identify(call.context(), ChoiceOf(call.request().name(), call.request().version()));
@@ -79,7 +79,7 @@ void OpenInferenceService::ModelConfig(
   });
 }
 
-void OpenInferenceService::ModelStatistics(
+void KserveService::ModelStatistics(
     UnaryCall<inference::ModelStatisticsRequest, inference::ModelStatisticsResponse>& call) {
   const inference::ModelStatisticsRequest& request = call.request();
   const bool all = request.name().empty() && request.version().empty();
@@ -91,7 +91,7 @@ void OpenInferenceService::ModelStatistics(
       ToGrpcStatus(CollectStatistics(context_.models, context_.metrics, *choice, call.response())));
 }
 
-void OpenInferenceService::RepositoryIndex(
+void KserveService::RepositoryIndex(
     UnaryCall<inference::RepositoryIndexRequest, inference::RepositoryIndexResponse>& call) {
   const ModelChoice caller{.client = security_.ClientOf(call.context())};
   const bool only_ready = call.request().ready();
@@ -102,7 +102,7 @@ void OpenInferenceService::RepositoryIndex(
                                           });
 }
 
-void OpenInferenceService::ModelInfer(
+void KserveService::ModelInfer(
     UnaryCall<inference::ModelInferRequest, inference::ModelInferResponse>& call) {
   StartScoring(call, context_, security_);
 }

@@ -1,6 +1,6 @@
 // KServe v2.  Numbers on the wire are little-endian, and so is every machine that this runs on.
 // SPDX-License-Identifier: Apache-2.0
-#include "server/scoring/open_inference_codec.h"
+#include "server/scoring/kserve_codec.h"
 
 #include <algorithm>
 #include <bit>
