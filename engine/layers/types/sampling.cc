@@ -18,13 +18,6 @@ namespace {
 
 constexpr int64_t kMaxSide = 4096;  // Of an output.
 
-// The elements behind the rows: [rows, 5, 1, 1] has 5.
-Dim RowElements(const TensorSpec& spec) {
-  Dim elements = Dim::Of(1);
-  for (int i = 1; i < spec.shape.rank(); ++i) elements = Multiply(elements, spec.shape[i]);
-  return elements;
-}
-
 // --------------------------------------------------------------------------------------- roi_align
 
 struct RoiAlignParams {
@@ -207,7 +200,7 @@ class RoiAlign final : public Layer {
     for (int axis : {2, 3}) {
       if (in[0].shape[axis] == Dim::Of(0)) return BadInput(0, in[0], "height and width above 0");
     }
-    if (in[1].shape.rank() < 2 || !CouldBeEqual(RowElements(in[1]), Dim::Of(5))) {
+    if (in[1].shape.rank() < 2 || !CouldBeEqual(in[1].shape.RowElements(), Dim::Of(5))) {
       return BadInput(1, in[1], "[regions, 5]: row of the features, x1, y1, x2, y2");
     }
     TensorSpec out{DType::kFloat32,
@@ -353,7 +346,8 @@ class SpatialTransformer final : public Layer {
     RETURN_IF_ERROR(WantImage(in));
     TensorSpec out = in[0];
     if (theta_.inputs > 0) {
-      if (in[1].shape.rank() < 2 || !CouldBeEqual(RowElements(in[1]), Dim::Of(theta_.inputs))) {
+      if (in[1].shape.rank() < 2 ||
+          !CouldBeEqual(in[1].shape.RowElements(), Dim::Of(theta_.inputs))) {
         return BadInput(1, in[1], absl::StrCat("[rows, ", theta_.inputs, "] (theta)"));
       }
       const std::optional<Dim> rows = Broadcast(in[0].shape[0], in[1].shape[0]);

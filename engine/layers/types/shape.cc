@@ -24,15 +24,14 @@ namespace {
 
 using Sizes = std::vector<int64_t>;
 
-std::string Text(const Sizes& sizes) { return absl::StrCat("[", absl::StrJoin(sizes, ", "), "]"); }
-
 // Dimensions as a layer's parameter states them: 0, -1 or more.
 absl::StatusOr<Sizes> ReadSizes(absl::string_view field,
                                 const google::protobuf::RepeatedField<int32_t>& values) {
   Sizes sizes(values.begin(), values.end());
   for (int64_t size : sizes) {
     if (size >= -1) continue;
-    return absl::InvalidArgumentError(absl::StrCat(field, ": ", Text(sizes), ", want -1 or more"));
+    return absl::InvalidArgumentError(
+        absl::StrCat(field, ": ", ToString(sizes), ", want -1 or more"));
   }
   return sizes;
 }
@@ -50,7 +49,7 @@ class Reshape final : public Layer {
                      ReadSizes("reshape_param.shape", ctx.param.reshape_param().shape()));
     if (std::count(sizes.begin(), sizes.end(), -1) > 1) {
       return absl::InvalidArgumentError(
-          absl::StrCat("reshape_param.shape: ", Text(sizes), ", want at most one -1"));
+          absl::StrCat("reshape_param.shape: ", ToString(sizes), ", want at most one -1"));
     }
     return std::unique_ptr<Layer>(new Reshape(std::move(sizes)));
   }
@@ -102,7 +101,7 @@ class Reshape final : public Layer {
   absl::StatusOr<std::unique_ptr<Kernel>> Prepare(absl::Span<const TensorSpec>) const override {
     return MakeView();
   }
-  std::string Describe() const override { return absl::StrCat("shape=", Text(sizes_)); }
+  std::string Describe() const override { return absl::StrCat("shape=", ToString(sizes_)); }
 
  private:
   // A request has one user, so that a user's row counts as 1.
@@ -111,7 +110,7 @@ class Reshape final : public Layer {
     return CouldBeEqual(elements, size);
   }
   absl::Status Mismatch(const TensorSpec& in, absl::string_view wanted) const {
-    return BadInput(0, in, absl::StrCat(wanted, " for reshape_param.shape ", Text(sizes_)));
+    return BadInput(0, in, absl::StrCat(wanted, " for reshape_param.shape ", ToString(sizes_)));
   }
 
   const Sizes sizes_;
@@ -274,11 +273,11 @@ class SliceRows final : public Layer {
       for (int64_t size : piece.shape) {
         if (size < 1) {
           return absl::InvalidArgumentError(
-              absl::StrCat(field, ".shape: ", Text(piece.shape), ", want sizes of 1 or more"));
+              absl::StrCat(field, ".shape: ", ToString(piece.shape), ", want sizes of 1 or more"));
         }
         if (size > kMaxElements / piece.elements) {
-          return absl::InvalidArgumentError(
-              absl::StrCat(field, ".shape: ", Text(piece.shape), ", want at most 2^31 elements"));
+          return absl::InvalidArgumentError(absl::StrCat(field, ".shape: ", ToString(piece.shape),
+                                                         ", want at most 2^31 elements"));
         }
         piece.elements *= size;
       }
@@ -302,10 +301,10 @@ class SliceRows final : public Layer {
     for (size_t i = 0; i < pieces_.size(); ++i) {
       const int64_t end = pieces_[i].offset + pieces_[i].elements;
       if (row.IsConst() && end > row.value()) {
-        return BadInput(
-            0, in[0],
-            absl::StrCat("at least ", end, " elements per row for slice_param.slices[", i,
-                         "] (offset ", pieces_[i].offset, ", shape ", Text(pieces_[i].shape), ")"));
+        return BadInput(0, in[0],
+                        absl::StrCat("at least ", end, " elements per row for slice_param.slices[",
+                                     i, "] (offset ", pieces_[i].offset, ", shape ",
+                                     ToString(pieces_[i].shape), ")"));
       }
     }
     TensorSpec out{in[0].dtype, Shape({in[0].shape[0]}), Level::kUnknown};
@@ -325,7 +324,7 @@ class SliceRows final : public Layer {
   std::string Describe() const override {
     return absl::StrCat("concat_dim=", concat_dim_, " slices=",
                         absl::StrJoin(pieces_, ",", [](std::string* out, const Piece& piece) {
-                          absl::StrAppend(out, piece.offset, "+", Text(piece.shape));
+                          absl::StrAppend(out, piece.offset, "+", ToString(piece.shape));
                         }));
   }
 
@@ -337,7 +336,7 @@ class SliceRows final : public Layer {
     if (concat_dim < 0 || concat_dim >= static_cast<int>(shape.size())) {
       return absl::InvalidArgumentError(absl::StrCat("slice_param.concat_dim: ", concat_dim,
                                                      ", want a dimension of the pieces' shape ",
-                                                     Text(shape)));
+                                                     ToString(shape)));
     }
     shape[concat_dim] = 0;
     for (size_t i = 0; i < pieces.size(); ++i) {
@@ -345,8 +344,8 @@ class SliceRows final : public Layer {
       if (other.size() == shape.size()) other[concat_dim] = shape[concat_dim];
       if (other != shape) {
         return absl::InvalidArgumentError(absl::StrCat(
-            "slice_param.slices[", i, "].shape: ", Text(pieces[i].shape), ", want ",
-            Text(pieces[0].shape), " like slices[0], except in dimension ", concat_dim));
+            "slice_param.slices[", i, "].shape: ", ToString(pieces[i].shape), ", want ",
+            ToString(pieces[0].shape), " like slices[0], except in dimension ", concat_dim));
       }
       shape[concat_dim] += pieces[i].shape[concat_dim];
     }
@@ -383,7 +382,7 @@ class BroadcastTo final : public Layer {
           "1 bottom and no broadcast_to_param.shape, want one of: a second bottom, a shape");
     }
     if (!given && !sizes.empty()) {
-      ctx.notices.push_back(absl::StrCat("broadcast_to_param.shape ", Text(sizes),
+      ctx.notices.push_back(absl::StrCat("broadcast_to_param.shape ", ToString(sizes),
                                          " is ignored: the second bottom gives the shape"));
       sizes.clear();
     }
@@ -416,7 +415,7 @@ class BroadcastTo final : public Layer {
     });
   }
   std::string Describe() const override {
-    return sizes_.empty() ? "" : absl::StrCat("shape=", Text(sizes_));
+    return sizes_.empty() ? "" : absl::StrCat("shape=", ToString(sizes_));
   }
 
  private:
@@ -427,7 +426,7 @@ class BroadcastTo final : public Layer {
     Shape target = in[0].shape;
     if (static_cast<size_t>(target.rank()) != sizes_.size()) {
       return BadInput(0, in[0],
-                      absl::StrCat("the rank of broadcast_to_param.shape ", Text(sizes_)));
+                      absl::StrCat("the rank of broadcast_to_param.shape ", ToString(sizes_)));
     }
     for (int i = 0; i < target.rank(); ++i) {
       // One user per request: a user's row under a literal 1 stays the user's row.
