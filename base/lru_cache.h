@@ -61,6 +61,14 @@ class LruCache {
     while (stats_.bytes > max_bytes_) Drop(std::prev(entries_.end()), gone);
   }
 
+  // Drops the least recently used entry, if there is one and `drops` says so of its value.
+  template <typename Drops>
+  void DropOldest(Drops drops) {
+    std::list<Entry> gone;  // Freed without the lock.
+    MutexLock lock(mu_);
+    if (!entries_.empty() && drops(*entries_.back().value)) Drop(std::prev(entries_.end()), gone);
+  }
+
   CacheStats stats() const {
     MutexLock lock(mu_);
     return stats_;

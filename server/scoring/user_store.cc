@@ -2,9 +2,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/scoring/user_store.h"
 
+#include <algorithm>
 #include <memory>
+#include <numeric>
 #include <utility>
 
+#include "absl/hash/hash.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
@@ -37,6 +40,8 @@ absl::Status Missed(const ulfd::v1::PredictRequest& request, absl::string_view w
 
 // One that is large must not drive out all the others.
 constexpr int64_t kUsersAtLeast = 64;
+// More than most servers have clients.
+constexpr size_t kShares = 64;
 
 LentFeatures Lend(std::shared_ptr<const ReturnFeatures::Features> features,
                   ulfd::v1::PredictRequest& request) {
@@ -57,6 +62,16 @@ void ReturnFeatures::operator()(ulfd::v1::PredictRequest* request) const {
   from.UnsafeArenaExtractSubrange(0, from.size(), nullptr);
 }
 
+UserStore::UserStore(int64_t max_bytes, std::chrono::milliseconds max_age, const Clock& clock)
+    : max_bytes_(max_bytes), max_age_(max_age), clock_(clock) {
+  for (size_t i = 0; i < kShares; ++i) shares_.emplace_back(max_bytes);
+}
+
+int64_t UserStore::bytes() const {
+  return std::accumulate(shares_.begin(), shares_.end(), int64_t{0},
+                         [](int64_t sum, const Share& share) { return sum + share.stats().bytes; });
+}
+
 absl::StatusOr<UserStore::Completed> UserStore::Complete(const std::string& client,
                                                          ulfd::v1::PredictRequest& request) {
   if (request.user_key().empty()) {
@@ -66,10 +81,11 @@ absl::StatusOr<UserStore::Completed> UserStore::Complete(const std::string& clie
   }
   RETURN_IF_ERROR(CheckKey(request));
   std::string name = FullKey(client, request);
+  Share& share = shares_[absl::HashOf(client) % kShares];
   if (!request.user_features().empty()) {
-    return Completed{.name = max_bytes_ == 0 ? "" : std::move(name)};
+    return Completed{.share = &share, .name = max_bytes_ == 0 ? "" : std::move(name)};
   }
-  const std::shared_ptr<const Kept> kept = users_.Find(name);
+  const std::shared_ptr<const Kept> kept = share.Find(name);
   if (kept != nullptr && clock_.Now() < kept->until) {
     saved_bytes_.fetch_add(kept->wire_bytes, std::memory_order_relaxed);
     return Completed{.lent = Lend({kept, &kept->features}, request)};
@@ -83,7 +99,7 @@ absl::StatusOr<UserStore::Completed> UserStore::Complete(const std::string& clie
 absl::Status UserStore::Decoded(const Completed& user, const ulfd::v1::PredictRequest& request,
                                 absl::Status status) {
   if (user.lent == nullptr) {
-    if (status.ok()) Keep(user.name, request);
+    if (status.ok()) Keep(user, request);
     return status;
   }
   // What was lent is not the caller's fault.
@@ -94,8 +110,8 @@ absl::Status UserStore::Decoded(const Completed& user, const ulfd::v1::PredictRe
                        absl::StrCat("with the features that are kept of it: ", status.message()));
 }
 
-void UserStore::Keep(const std::string& name, const ulfd::v1::PredictRequest& request) {
-  if (name.empty()) return;
+void UserStore::Keep(const Completed& user, const ulfd::v1::PredictRequest& request) {
+  if (user.name.empty()) return;
   auto kept = std::make_shared<Kept>();
   kept->features = request.user_features();
   for (const auto& feature : kept->features) {
@@ -106,7 +122,16 @@ void UserStore::Keep(const std::string& name, const ulfd::v1::PredictRequest& re
                      static_cast<int64_t>(kept->features.SpaceUsedExcludingSelfLong());
   // One that is too large goes the way of one that is larger than all of it.
   const bool fits = bytes <= max_bytes_ / kUsersAtLeast;
-  users_.Insert(name, std::move(kept), fits ? bytes : max_bytes_);
+  user.share->Insert(user.name, std::move(kept), fits ? bytes : max_bytes_);
+  // What nobody may use any more goes, also of clients that call no more.
+  shares_[kept_.fetch_add(1) % kShares].DropOldest(
+      [now = clock_.Now()](const Kept& oldest) { return oldest.until <= now; });
+  while (this->bytes() > max_bytes_) {
+    const auto largest = std::max_element(
+        shares_.begin(), shares_.end(),
+        [](const Share& a, const Share& b) { return a.stats().bytes < b.stats().bytes; });
+    largest->DropOldest([](const Kept&) { return true; });
+  }
 }
 
 void UserStore::Collect(MetricPage& page) const {

@@ -7,6 +7,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <string>
 
@@ -30,14 +31,18 @@ struct ReturnFeatures {
 // neither time nor memory for them; has to go before the request does, or is changed.
 using LentFeatures = std::unique_ptr<ulfd::v1::PredictRequest, ReturnFeatures>;
 
-// Thread-safe.
+// Clients have shares, by a secret hash of their names.  Where there is no more room the largest
+// share gives some, so that who leaves many users behind pushes out its own.  Thread-safe.
 class UserStore {
+  struct Kept;
+  using Share = LruCache<Kept>;
+
  public:
   // max_bytes: 0: nothing is kept.  `clock` is borrowed.
-  UserStore(int64_t max_bytes, std::chrono::milliseconds max_age, const Clock& clock)
-      : max_bytes_(max_bytes), max_age_(max_age), clock_(clock), users_(max_bytes) {}
+  UserStore(int64_t max_bytes, std::chrono::milliseconds max_age, const Clock& clock);
 
   struct Completed {
+    Share* share = nullptr;  // The client's.
     // Under which name to Keep the features of a request that has a key and features, once they are
     // known to be good; empty: not at all.
     std::string name;
@@ -50,11 +55,11 @@ class UserStore {
   // lent, and are those of another version of the model, are a miss: FAILED_PRECONDITION.
   absl::Status Decoded(const Completed& user, const ulfd::v1::PredictRequest& request,
                        absl::Status status);
-  int64_t bytes() const { return users_.stats().bytes; }
+  int64_t bytes() const;
   void Collect(MetricPage& page) const;
 
  private:
-  void Keep(const std::string& name, const ulfd::v1::PredictRequest& request);
+  void Keep(const Completed& user, const ulfd::v1::PredictRequest& request);
   struct Kept {
     ReturnFeatures::Features features;
     int64_t wire_bytes = 0;
@@ -64,7 +69,8 @@ class UserStore {
   const int64_t max_bytes_;
   const std::chrono::milliseconds max_age_;
   const Clock& clock_;
-  LruCache<Kept> users_;
+  std::deque<Share> shares_;
+  std::atomic<size_t> kept_{0};          // Users so far.
   std::atomic<int64_t> saved_bytes_{0};  // That callers did not send.
   // Of requests of a key alone.
   std::atomic<int64_t> hits_{0}, misses_{0};

@@ -48,6 +48,18 @@ TEST(LruCacheTest, ReplacesWhatWasUnderTheKey) {
   EXPECT_EQ(cache.stats().bytes, 0);
 }
 
+TEST(LruCacheTest, DropsTheOldestThatIsToGo) {
+  LruCache<std::string> cache(10000);
+  for (const char* key : {"a", "b", "c"}) Insert(cache, key, key);
+  ASSERT_NE(cache.Find("a"), nullptr);
+  cache.DropOldest([](const std::string& value) { return value == "a"; });
+  EXPECT_EQ(cache.stats().entries, 3);
+  cache.DropOldest([](const std::string& value) { return value == "b"; });
+  EXPECT_EQ(cache.Find("b"), nullptr);
+  for (int i = 0; i < 3; ++i) cache.DropOldest([](const std::string&) { return true; });
+  EXPECT_EQ(cache.stats().bytes, 0);
+}
+
 // What is evicted stays with who has it.
 TEST(LruCacheTest, ManyThreads) {
   LruCache<std::string> cache(20000);

@@ -127,6 +127,27 @@ TEST_F(UserStoreTest, AMillionUsersStayWithinTheBytes) {
   EXPECT_THAT(Known(Keyed("0", 1)), HasSubstr("are not here"));
 }
 
+TEST_F(UserStoreTest, AClientWithManyUsersPushesOutItsOwn) {
+  constexpr int kClients = 16;
+  for (int i = 0; i < kClients; ++i) Keep(Whole("k", 1, "f"), absl::StrCat("quiet ", i));
+  for (int i = 0; i < 100000; ++i) Keep(Whole(std::to_string(i), 1, "f"), "loud");
+  EXPECT_LE(store_.bytes(), 1 << 20);
+  int kept = 0;
+  for (int i = 0; i < kClients; ++i) kept += Known(Keyed("k", 1), absl::StrCat("quiet ", i)) == "f";
+  // One in 64 has a share with the loud one.
+  EXPECT_GE(kept, 12);
+  EXPECT_EQ(Known(Keyed("99999", 1), "loud"), "f");
+}
+
+TEST_F(UserStoreTest, WhatAClientLeftGoesWithTime) {
+  Keep(Whole("k", 1, "f"), "here");
+  const int64_t one = store_.bytes();
+  for (int i = 0; i < 10; ++i) Keep(Whole(std::to_string(i), 1, "f"), "gone");
+  clock_.Advance(std::chrono::milliseconds(1000));
+  for (int i = 0; i < 1000; ++i) Keep(Whole("k", 1, "f"), "here");
+  EXPECT_EQ(store_.bytes(), one);
+}
+
 TEST_F(UserStoreTest, RefusesBadKeys) {
   EXPECT_EQ(Known(Keyed("k", 0)), "user_key without a user_version: it is 0, want at least 1");
   EXPECT_EQ(Known(Keyed("k", -1)), "user_key without a user_version: it is -1, want at least 1");
