@@ -5,23 +5,21 @@
 #include <utility>
 
 #include "server/system/peer.h"
-#include "server/system/room_share.h"
 
 namespace ulfd::server {
 
 class CallLedger::Connection {
  public:
-  std::string peer;
+  std::string peer, client;  // The latter: ClientOf.
   Caller* caller = nullptr;  // That of its address.
-  // Memory of requests, its own or its address's: whatever ClientOf says.
-  std::atomic<int64_t> own_requests{0}, *requests = nullptr;
   int64_t calls = 0, bytes = 0, received = 0;
   // It is being closed: its bytes count no longer, or it would take others with it.
   bool closing = false;
   bool gone = false;  // Nobody looks at it any more.
 };
 
-CallLedger::CallLedger(const CallBudget& budget) : budget_(budget) {}
+CallLedger::CallLedger(const CallBudget& budget)
+    : budget_(budget), requests_(budget.request_bytes) {}
 
 CallLedger::~CallLedger() = default;
 
@@ -34,9 +32,9 @@ CallLedger::Connection* CallLedger::Begin(const std::string& peer, bool* closing
     if (slot == nullptr) {
       slot = std::make_unique<Connection>();
       slot->peer = peer;
+      slot->client = ClientOf(peer);
       slot->caller = &callers_[AddressOf(peer)];
       ++slot->caller->connections;
-      slot->requests = ClientOf(peer) == peer ? &slot->own_requests : &slot->caller->requests;
     }
     begun = slot.get();
     begun->gone = false;
@@ -119,17 +117,11 @@ void CallLedger::MaybeErase(Connection& connection) {
 }
 
 bool CallLedger::ReserveRequest(Connection* connection, int64_t bytes) {
-  const int64_t taken = requests_.fetch_add(bytes, std::memory_order_relaxed);
-  const int64_t own = connection->requests->fetch_add(bytes, std::memory_order_relaxed);
-  // The only request is never too large.
-  if (taken == 0 || HasRoom(taken, own, bytes, budget_.request_bytes)) return true;
-  ReleaseRequest(connection, bytes);
-  return false;
+  return requests_.Take(connection->client, bytes);
 }
 
 void CallLedger::ReleaseRequest(Connection* connection, int64_t bytes) {
-  connection->requests->fetch_sub(bytes, std::memory_order_relaxed);
-  requests_.fetch_sub(bytes, std::memory_order_relaxed);
+  requests_.Release(connection->client, bytes);
 }
 
 CallLedger::Counts CallLedger::CountsOf(const std::string& peer) const {

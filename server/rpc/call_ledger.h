@@ -7,7 +7,6 @@
 #ifndef ULFD_SERVER_RPC_CALL_LEDGER_H_
 #define ULFD_SERVER_RPC_CALL_LEDGER_H_
 
-#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -17,6 +16,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "base/mutex.h"
+#include "server/system/room_share.h"
 
 namespace ulfd::server {
 
@@ -74,7 +74,6 @@ class CallLedger {
  private:
   struct Caller {
     int64_t bytes = 0, connections = 0;
-    std::atomic<int64_t> requests{0};
   };
   using Connections = std::map<std::string, std::unique_ptr<Connection>>;
   // A connection that has to go, and the word for why.
@@ -95,7 +94,7 @@ class CallLedger {
 
   const CallBudget budget_;
   Close close_;
-  std::atomic<int64_t> requests_{0};
+  SharedRoom requests_;
   mutable Mutex mu_;
   Connections connections_ ABSL_GUARDED_BY(mu_);
   std::map<std::string, Caller> callers_ ABSL_GUARDED_BY(mu_);  // By address.

@@ -22,16 +22,16 @@ inline bool HasRoom(int64_t taken, int64_t own, int64_t more, int64_t limit) {
   return left >= 0 && (own + more - 1) / kRoomShare <= left;
 }
 
-// Bytes that clients share.  Thread-safe.
+// Bytes, calls or connections that clients share.  Thread-safe.
 class SharedRoom {
  public:
   explicit SharedRoom(int64_t limit) : limit_(limit) {}
-  // false: there is no room for the client's.
+  // false: there is no room for the client's.  What is alone is never too large.
   bool Take(const std::string& client, int64_t bytes) {
     if (bytes == 0) return true;
     MutexLock lock(mu_);
     int64_t& own = of_client_[client];
-    const bool room = HasRoom(taken_, own, bytes, limit_);
+    const bool room = taken_ == 0 || HasRoom(taken_, own, bytes, limit_);
     if (room) {
       taken_ += bytes;
       own += bytes;

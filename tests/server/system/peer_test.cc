@@ -38,5 +38,13 @@ TEST(SharedRoom, LeavesRoomToOthers) {
   EXPECT_TRUE(room.Take("c", 700));
 }
 
+TEST(SharedRoom, WhatIsAloneIsNeverTooLarge) {
+  SharedRoom room(1000);
+  EXPECT_TRUE(room.Take("a", 5000));
+  EXPECT_FALSE(room.Take("b", 1));
+  room.Release("a", 5000);
+  EXPECT_TRUE(room.Take("b", 1));
+}
+
 }  // namespace
 }  // namespace ulfd::server
