@@ -350,7 +350,7 @@ class Model {
   // numpy's rules, and is remembered: a copy of it, cut to a few ads.  MakePlans then makes a plan
   // as if its shapes were stated, runs both ways on the copy, and takes the plan for such requests
   // from then on if every output is within the manifest's golden_tolerance.  There are at most
-  // eight in the life of a model, good or refused.
+  // eight, good or refused; a ninth takes the place of the one that was not used for longest.
   //
   // Whether MakePlans has something to do.
   bool WantsPlans() const;
