@@ -445,6 +445,19 @@ TEST_F(OnnxTest, WhatAcrossRowsCannotBe) {
             "request");
 }
 
+TEST_F(OnnxTest, ConvolutionsWithoutWeightsAreRefused) {
+  for (const char* dims : {"dims: 0 dims: 3 dims: 2", "dims: 2 dims: 0 dims: 2"}) {
+    for (const int stride : {1, 2}) {
+      EXPECT_THAT(
+          Error(Model(absl::StrCat(
+              X({"ads", "3", "4"}), Out({"ads", "2", "2"}), "initializer { name: 'w' data_type: 1 ",
+              dims, " } ", "node { op_type: 'Conv' input: ['x', 'w'] output: 'y' ",
+              "attribute { name: 'strides' type: INTS ints: ", stride, " } }"))),
+          AllOf(HasSubstr("(Conv): a weight of shape ["), HasSubstr("for an input of shape")));
+    }
+  }
+}
+
 TEST_F(OnnxTest, TheScoresOfTheExampleAreNone) {
   EXPECT_EQ(Error(Model(X({"ads", "4"}) + Out({"3", "2"}) +
                         "initializer { name: 'm' data_type: 1 dims: 3 dims: 2"

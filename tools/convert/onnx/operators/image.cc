@@ -248,8 +248,9 @@ absl::StatusOr<bool> ConvOfPatches(OnnxNode& node, const OnnxValue& x, const Win
   }
   const int64_t channels = d[1].value(), rows = d[2].value() / high, columns = d[3].value() / wide;
   const int64_t pixels = high * wide;
-  if (rows * high != d[2].value() || columns * wide != d[3].value() || rows * columns < 1 ||
-      pixels > kMostColumns / channels || weight.elements() != outputs * pixels * channels) {
+  if (channels < 1 || rows * high != d[2].value() || columns * wide != d[3].value() ||
+      rows * columns < 1 || pixels > kMostColumns / channels ||
+      weight.elements() != outputs * pixels * channels) {
     return false;
   }
   ASSIGN_OR_RETURN(const Dense dense, DenseOfTaps(weight, bias, pixels, false));
@@ -271,7 +272,8 @@ absl::Status Conv(OnnxNode& node) {
     return absl::UnimplementedError("weights that are computed");
   }
   std::vector<int64_t> sizes = weight->sizes();
-  if (static_cast<int>(sizes.size()) != x.rank() || x.rank() < 3 || x.rank() > 4) {
+  if (static_cast<int>(sizes.size()) != x.rank() || x.rank() < 3 || x.rank() > 4 ||
+      IsEmpty(*weight)) {
     return absl::UnimplementedError(absl::StrCat("a weight of shape ", DimsText(weight->dims),
                                                  " for an input of shape ", DimsText(x.dims)));
   }
