@@ -293,17 +293,20 @@ class Scene:
 
     @staticmethod
     def _strike(attack, site):
+        cut_off = threading.Event()  # Its connections are closed while it works.
+
         def work():
             try:
                 os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 10)
                 attack.work(site)
             except Exception as error:  # Connections end under an attacker's hands; a bug of ours must be seen.
-                if not isinstance(error, OSError):
+                if not isinstance(error, OSError) and not cut_off.is_set():
                     site.faults.append(f"the attack itself failed: {error!r}")
 
         thread = threading.Thread(target=work, daemon=True)
         thread.start()
         thread.join(site.seconds + 20)
+        cut_off.set()
         if thread.is_alive():
             site.close()
             thread.join(20)
