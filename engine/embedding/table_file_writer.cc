@@ -16,6 +16,12 @@
 
 namespace ulfd::engine {
 
+int64_t LeastTableFileMemory(RowFormat format, int64_t rows, int64_t dim) {
+  const size_t slot_bytes = BestSlotBytes(sizeof(int64_t) + RowBytes(format, dim));
+  const size_t part_slots = PerfectHash::ShapeFor(static_cast<size_t>(rows)).part_slots;
+  return static_cast<int64_t>(4 * part_slots * slot_bytes);
+}
+
 TableFileWriter::TableFileWriter(std::string path, TableFileOptions options)
     : path_(std::move(path)),
       options_(std::move(options)),
@@ -87,12 +93,12 @@ absl::StatusOr<TableFileReport> TableFileWriter::Finish() {
   ASSIGN_OR_RETURN(static_cast<RowReport&>(report), rows_.Finish());
   PerfectHashBuilder builder;
   RETURN_IF_ERROR(builder.Begin(static_cast<size_t>(report.rows)));
-  const auto memory = static_cast<size_t>(options_.memory_bytes);
-  if (builder.shape().part_slots > memory / 4 / slot_bytes_) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("rows of ", report.dim, " values need --memory of at least ",
-                     4 * (builder.shape().part_slots + 1) * slot_bytes_, " bytes"));
+  const int64_t least = LeastTableFileMemory(options_.format, report.rows, report.dim);
+  if (options_.memory_bytes < least) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "rows of ", report.dim, " values need --memory of at least ", least, " bytes"));
   }
+  const auto memory = static_cast<size_t>(options_.memory_bytes);
   TableFileHeader header = {};
   std::memcpy(header.magic, TableFileHeader::kMagic, sizeof header.magic);
   header.byte_order = TableFileHeader::kByteOrder;

@@ -29,6 +29,9 @@ struct TableFileOptions {
   WriteProgress progress = nullptr;  // May be empty.
 };
 
+// The memory_bytes below which Finish refuses a table of so many rows: some parts of it are held.
+int64_t LeastTableFileMemory(RowFormat format, int64_t rows, int64_t dim);
+
 struct TableFileReport : RowReport {
   uint64_t bytes = 0;     // Of the file.
   int64_t displaced = 0;  // Ids that no pilot places.
@@ -46,7 +49,8 @@ class TableFileWriter final : public RowSink {
   absl::Status Commit(int64_t id) override { return rows_.Commit(id); }
   // Adds a row that is in the format already.  It does not count for the report and the mean row.
   absl::Status CommitEncoded(int64_t id, const char* row) { return rows_.CommitEncoded(id, row); }
-  // INVALID_ARGUMENT if there is no row or, naming it, an id has two.  Called once.
+  // INVALID_ARGUMENT if there is no row or, naming it, an id has two; RESOURCE_EXHAUSTED below
+  // LeastTableFileMemory.  Called once.
   absl::StatusOr<TableFileReport> Finish();
   // Of an unnamed file: where to open it, as long as this object.
   std::string unnamed_path() const { return file_.DescriptorPath(); }

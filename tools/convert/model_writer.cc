@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -40,7 +41,11 @@ absl::Status WriteProtoText(const std::string& path, absl::string_view heading,
 }
 
 absl::Status WriteTable(const std::string& path, const TableSource& table) {
-  engine::TableFileWriter file(path, {});
+  // The rows are in memory anyway, however long they are.
+  engine::TableFileOptions options;
+  options.memory_bytes = std::max(
+      options.memory_bytes, engine::LeastTableFileMemory(options.format, table.rows, table.dim));
+  engine::TableFileWriter file(path, options);
   RETURN_IF_ERROR(file.Begin(table.dim, table.rows));
   for (int64_t id = table.first; id < table.first + table.rows; ++id) {
     ASSIGN_OR_RETURN(float* const row, file.NextRow());
@@ -52,7 +57,8 @@ absl::Status WriteTable(const std::string& path, const TableSource& table) {
 
 absl::Status WriteFiles(const ConvertedModel& model, const std::string& base) {
   for (const auto& [name, table] : model.tables) {
-    RETURN_IF_ERROR(WriteTable(absl::StrCat(base, "/", name), table));
+    RETURN_IF_ERROR(Annotate(WriteTable(absl::StrCat(base, "/", name), table),
+                             absl::StrCat("table ", Quote(name))));
   }
   for (const auto& [name, conf] : model.embedding_confs) {
     RETURN_IF_ERROR(WriteProtoText(absl::StrCat(base, "/", name),

@@ -813,6 +813,33 @@ TEST_F(OnnxTest, SumsOfExponentialsMayBeInfinite) {
   EXPECT_THAT(found->at("y").ToFloat32(), ElementsAre(INFINITY, -INFINITY));
 }
 
+// A part of the table file is more than the usual memory of its writer.
+TEST_F(OnnxTest, TablesHaveRowsOfAnyLength) {
+  constexpr int64_t kRows = 1100, kWidth = 16384;
+  onnx::ModelProto model =
+      Model(absl::StrCat("input ", Tensor("ids", "7", {"ads"}), " ", Out({"ads", "1"}),
+                         "node { op_type: 'Gather' input: ['t', 'ids'] output: 'r' } "
+                         "node { op_type: 'ReduceMax' input: 'r' output: 'y' attribute { name: "
+                         "'axes' type: INTS ints: 1 } }"));
+  onnx::TensorProto& table = *model.mutable_graph()->add_initializer();
+  table.set_name("t");
+  table.set_data_type(onnx::TensorProto::FLOAT);
+  for (const int64_t dim : {kRows, kWidth}) table.add_dims(dim);
+  table.set_raw_data(std::string(kRows * kWidth * sizeof(float), '\0'));
+  const auto report =
+      ConvertOnnx(dir_.Write("m.onnx", model.SerializeAsString()), dir_.File("ok/1"), {});
+  EXPECT_TRUE(report.ok()) << report.status();
+}
+
+TEST_F(OnnxTest, TablesWithWhatIsNotFiniteAreRefused) {
+  EXPECT_THAT(
+      Error(Model(absl::StrCat("input ", Tensor("ids", "7", {"ads"}), " ", Out({"ads", "2"}),
+                               "initializer { name: 't' data_type: 1 dims: 1 dims: 2 "
+                               "float_data: [1, inf] } "
+                               "node { op_type: 'Gather' input: ['t', 'ids'] output: 'y' }"))),
+      AllOf(HasSubstr("table \"t.ulft\": id "), HasSubstr("not finite")));
+}
+
 TEST_F(OnnxTest, TablesHaveNamesOfNoOtherFile) {
   for (const std::string& name : {std::string("deltas"), std::string(300, 'x')}) {
     const std::string path = dir_.Write(
