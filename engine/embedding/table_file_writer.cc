@@ -16,12 +16,6 @@
 
 namespace ulfd::engine {
 
-int64_t LeastTableFileMemory(RowFormat format, int64_t rows, int64_t dim) {
-  const size_t slot_bytes = BestSlotBytes(sizeof(int64_t) + RowBytes(format, dim));
-  const size_t part_slots = PerfectHash::ShapeFor(static_cast<size_t>(rows)).part_slots;
-  return static_cast<int64_t>(4 * part_slots * slot_bytes);
-}
-
 TableFileWriter::TableFileWriter(std::string path, TableFileOptions options)
     : path_(std::move(path)),
       options_(std::move(options)),
@@ -93,12 +87,6 @@ absl::StatusOr<TableFileReport> TableFileWriter::Finish() {
   ASSIGN_OR_RETURN(static_cast<RowReport&>(report), rows_.Finish());
   PerfectHashBuilder builder;
   RETURN_IF_ERROR(builder.Begin(static_cast<size_t>(report.rows)));
-  const int64_t least = LeastTableFileMemory(options_.format, report.rows, report.dim);
-  if (options_.memory_bytes < least) {
-    return absl::ResourceExhaustedError(absl::StrCat(
-        "rows of ", report.dim, " values need --memory of at least ", least, " bytes"));
-  }
-  const auto memory = static_cast<size_t>(options_.memory_bytes);
   TableFileHeader header = {};
   std::memcpy(header.magic, TableFileHeader::kMagic, sizeof header.magic);
   header.byte_order = TableFileHeader::kByteOrder;
@@ -113,7 +101,10 @@ absl::StatusOr<TableFileReport> TableFileWriter::Finish() {
 
   SortedRows sorted(rows_);
   RETURN_IF_ERROR(sorted.Start());
-  Slots slots(rows_.record_bytes(), slot_bytes_, memory / 4, sorted.id());
+  // However long rows are, a part of the table is held.
+  const size_t memory_bytes = std::max<size_t>(static_cast<size_t>(options_.memory_bytes) / 4,
+                                               header.part_slots * slot_bytes_);
+  Slots slots(rows_.record_bytes(), slot_bytes_, memory_bytes, sorted.id());
   RETURN_IF_ERROR(WriteParts(LayoutOf(header).slots, report.rows, sorted, builder, slots));
   const PerfectHash hash = builder.Finish();
   header.displaced = hash.displaced().size();

@@ -22,15 +22,12 @@ namespace ulfd::engine {
 
 struct TableFileOptions {
   RowFormat format = RowFormat::kFp32;
-  // For rows that are sorted; beside it a table takes half a byte for each row.
+  // For rows that are sorted; beside it a table takes half a byte for each row, and 7000 rows.
   int64_t memory_bytes = int64_t{256} << 20;
   // The path is a directory, and the file has no name there.
   bool unnamed = false;
   WriteProgress progress = nullptr;  // May be empty.
 };
-
-// The memory_bytes below which Finish refuses a table of so many rows: some parts of it are held.
-int64_t LeastTableFileMemory(RowFormat format, int64_t rows, int64_t dim);
 
 struct TableFileReport : RowReport {
   uint64_t bytes = 0;     // Of the file.
@@ -49,8 +46,8 @@ class TableFileWriter final : public RowSink {
   absl::Status Commit(int64_t id) override { return rows_.Commit(id); }
   // Adds a row that is in the format already.  It does not count for the report and the mean row.
   absl::Status CommitEncoded(int64_t id, const char* row) { return rows_.CommitEncoded(id, row); }
-  // INVALID_ARGUMENT if there is no row or, naming it, an id has two; RESOURCE_EXHAUSTED below
-  // LeastTableFileMemory.  Called once.
+  // INVALID_ARGUMENT if there is no row or, naming it, an id has two; RESOURCE_EXHAUSTED if ids
+  // were chosen to collide.  Called once.
   absl::StatusOr<TableFileReport> Finish();
   // Of an unnamed file: where to open it, as long as this object.
   std::string unnamed_path() const { return file_.DescriptorPath(); }

@@ -13,7 +13,7 @@
 namespace ulfd::engine {
 
 // The rows of `table`, bit for bit, in a mapped file without a name in `directory`, whose space the
-// kernel takes back with the last user.  Slow; memory: `memory_bytes` and half a byte per row.
+// kernel takes back with the last user.  Slow; memory: as TableFileOptions says.
 // INVALID_ARGUMENT if every row was dropped; DATA_LOSS; errors of the file system, and of
 // LoadScope::Check.
 absl::StatusOr<std::shared_ptr<const TableRows>> FoldTable(const EmbeddingTable& table,

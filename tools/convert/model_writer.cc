@@ -41,11 +41,7 @@ absl::Status WriteProtoText(const std::string& path, absl::string_view heading,
 }
 
 absl::Status WriteTable(const std::string& path, const TableSource& table) {
-  // The rows are in memory anyway, however long they are.
-  engine::TableFileOptions options;
-  options.memory_bytes = std::max(
-      options.memory_bytes, engine::LeastTableFileMemory(options.format, table.rows, table.dim));
-  engine::TableFileWriter file(path, options);
+  engine::TableFileWriter file(path, {});
   RETURN_IF_ERROR(file.Begin(table.dim, table.rows));
   for (int64_t id = table.first; id < table.first + table.rows; ++id) {
     ASSIGN_OR_RETURN(float* const row, file.NextRow());

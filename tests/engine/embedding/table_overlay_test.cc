@@ -197,6 +197,18 @@ TEST_F(TableOverlayTest, FoldingLeavesNoNameBehindAndRefusesToLoseEveryRow) {
             absl::StatusCode::kNotFound);
 }
 
+// More than kMemory holds of one part of the table.
+TEST_F(TableOverlayTest, FoldsRowsOfAnyLength) {
+  TableContent base;
+  for (int64_t id = 0; id < 3000; ++id) base[id] = std::vector<float>(600, static_cast<float>(id));
+  TablePtr table = *EmbeddingTable::Make("t", Rows(base), {});
+  table = Add(table, {{3, std::vector<float>(600, -1)}}, {1});
+  const TablePtr folded = Fold(table, table);
+  EXPECT_EQ(folded->rows(), 2999);
+  EXPECT_EQ(RowOf(*folded, 3), std::vector<float>(600, -1));
+  EXPECT_EQ(RowOf(*folded, 2999), std::vector<float>(600, 2999));
+}
+
 // Its rows are zeros then, of which many have the same id.
 TEST_F(TableOverlayTest, FoldingATableFileThatWasCutSaysSo) {
   TableContent base;
