@@ -179,9 +179,10 @@ absl::Status CheckSame(const pb::StoredTable& there, const pb::StoredTable& want
                                                  wanted.format(), ": choose another name"));
 }
 
-// Of all rows.  INVALID_ARGUMENT if an id has two: before one of them is written.
-absl::StatusOr<std::string> DigestOf(const RowSorter& rows) {
+// Of all rows and their partitions.  INVALID_ARGUMENT if an id has two, before one is written.
+absl::StatusOr<std::string> DigestOf(const RowSorter& rows, uint32_t partitions) {
   RowDigest digest;
+  digest.Add(absl::StrCat(partitions, "\n"));
   SortedRows sorted(rows);
   RETURN_IF_ERROR(sorted.Start());
   while (!sorted.empty()) {
@@ -197,7 +198,7 @@ absl::Status WriteTable(RedisCluster& cluster, const RedisTableOptions& options,
   pb::StoredTable stored = DescribeRows(rows, report);
   stored.set_partitions(there.has_value() ? there->partitions() : options.partitions);
   if (there.has_value()) RETURN_IF_ERROR(CheckSame(*there, stored));
-  ASSIGN_OR_RETURN(const std::string digest, DigestOf(rows));
+  ASSIGN_OR_RETURN(const std::string digest, DigestOf(rows, stored.partitions()));
   stored.set_digest(digest);
   const Partitions partitions(options.table, stored.partitions());
   RowWriter writer(cluster, partitions);

@@ -359,6 +359,24 @@ class RedisTest(AdminDaemonTest):
         self.admin.call("LoadModel", name="kept", version=2)
         self.assertEqual(ask(1, 2), (0, 0))
 
+    def test_a_table_that_is_spread_anew(self):
+        """The same rows, under other keys."""
+        path = os.path.join(self.repository, "spread", "%d")
+        add_stamp(self.repository, STAMP, name="spread")
+        items = os.path.join(self.repository, "..", "spread_items")
+        shutil.copy(os.path.join(path % 1, "items"), items)
+        into_redis(self.cluster, path % 1, ["items"], f"cache_bytes: 1 {PATIENT}", "spread_")
+        self.admin.call("LoadModel", name="spread", version=1)
+        for key in keys_of(self.cluster, "spread_items") + ["{spread_items}"]:
+            self.cluster.cli("-c", "-p", self.cluster.ports[0], "del", key)
+        code, out, err = push(self.cluster, items, "spread_items", "--partitions=7")
+        self.assertEqual(code, 0, out + err)
+        shutil.copytree(path % 1, path % 2)
+        self.admin.call("LoadModel", name="spread", version=2)
+        reply = self.client.predict(predict_request("spread", stamp_inputs([1, 2]), ()))
+        self.assertEqual(reply.late_ids, 0)
+        self.assertEqual(stamp_of([1, 2], outputs_of(reply)["score"].ravel().tolist()), STAMP)
+
     def test_offline_commands_read_the_cluster(self):
         stored, memory = (os.path.join(self.repository, name) for name in ("stored", "shop"))
         where = f"--redis={self.cluster.nodes[0]}"
