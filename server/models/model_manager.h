@@ -140,8 +140,8 @@ class ModelManager final : public ModelLookup {
                       std::vector<StagedLoad>& loads, ChangePlan& plan);
   // Hands on what operators changed.
   std::optional<absl::Status> KeepStates() const;
-  // Marks content that an operator rejected as in quarantine.
-  std::vector<QuarantinedContent> HashRejected(const ChangePlan& plan);
+  // Marks content that an operator rejected as in quarantine.  Reads all of it.
+  void QuarantineRejected(const ChangePlan& plan);
   // Makes the model one of the next generation.
   ModelHandle Own(std::unique_ptr<ServedModel> served) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Puts a loaded model into the table.

@@ -109,8 +109,7 @@ bool ModelManager::LoadGoals(const RepositoryScan& scan, std::vector<StagedLoad>
   return all;
 }
 
-std::vector<QuarantinedContent> ModelManager::HashRejected(const ChangePlan& plan) {
-  std::vector<QuarantinedContent> contents;
+void ModelManager::QuarantineRejected(const ChangePlan& plan) {
   for (const ChangePlan::Goal& rejected : plan.rejected) {
     LoadJob job;
     {
@@ -122,18 +121,21 @@ std::vector<QuarantinedContent> ModelManager::HashRejected(const ChangePlan& pla
     absl::StatusOr<std::string> hash =
         WithinMemory([&] { return HashVersionDirectory(job.directory, rules_.Of(job.directory)); });
     if (!hash.ok()) continue;  // Gone: what comes instead is new content.
-    contents.push_back({.content_hash = *std::move(hash),
-                        .version = rejected.version,
-                        .error = RolledBack(),
-                        .since = system_clock::now(),
-                        .by_operator = true});
+    const QuarantinedContent content = {.content_hash = *std::move(hash),
+                                        .version = rejected.version,
+                                        .error = RolledBack(),
+                                        .since = system_clock::now(),
+                                        .by_operator = true};
+    MutexLock lock(mu_);
+    VersionWatch* watch = table_.FindWatch(rejected.name, rejected.version);
+    if (watch == nullptr || !watch->rejected()) continue;  // Other content was seen meanwhile.
+    table_.Find(rejected.name)->quarantine().Add(content);
+    watch->Quarantined(content);
   }
-  return contents;
 }
 
 absl::Status ModelManager::Commit(const ModelChange& change, const RepositoryScan& scan,
                                   std::vector<StagedLoad>& loads, ChangePlan& plan) {
-  const std::vector<QuarantinedContent> rejected = HashRejected(plan);
   std::vector<std::pair<ModelHandle, std::chrono::nanoseconds>> published;
   std::vector<ModelHandle> withdrawn;  // Dropped at the end, after the snapshot that had them.
   {
@@ -144,11 +146,6 @@ absl::Status ModelManager::Commit(const ModelChange& change, const RepositorySca
     withdrawn = std::move(again->withdrawn);
     std::swap(table_, next);  // `next` keeps the handles that were dropped until the end.
     if (change.kind == ModelChange::Kind::kConfigure) ++configurations_;
-    for (const QuarantinedContent& content : rejected) {
-      table_.Find(change.name)->quarantine().Add(content);
-      VersionWatch* watch = table_.FindWatch(change.name, content.version);
-      if (watch != nullptr && watch->rejected()) watch->Quarantined(content);
-    }
     for (StagedLoad& load : loads) {
       published.emplace_back(Adopt(load.job, load.outcome), load.outcome.load_time);
     }
@@ -226,7 +223,11 @@ ModelChangeResult ModelManager::RunChange(absl::StatusOr<ModelChange> made) {
   if (result.applied && !change.dry_run) {
     result.status = Commit(change, *scan, loads, *plan);
     result.applied = result.status.ok();
-    if (result.applied) result.kept = KeepStates();
+    if (result.applied) {
+      // Once others serve: to read a version of a terabyte takes its time.
+      QuarantineRejected(*plan);
+      result.kept = KeepStates();
+    }
   }
   if (!result.applied || change.dry_run) {
     for (ModelOutcome& model : plan->models) {

@@ -6,6 +6,7 @@
 
 #include <chrono>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <set>
 #include <string>
@@ -75,6 +76,7 @@ class RecordingObserver : public ModelObserver {
  public:
   void OnPublished(const ServedModel& model, std::chrono::nanoseconds load_time) override {
     EXPECT_GE(load_time.count(), 0);
+    if (when_published) when_published();
     MutexLock lock(mu_);
     events_.push_back(absl::StrCat("published ", model.name, " v", model.version));
   }
@@ -103,6 +105,8 @@ class RecordingObserver : public ModelObserver {
     MutexLock lock(mu_);
     notices_.push_back(notice);
   }
+
+  std::function<void()> when_published;
 
   // What happened since the last call, without unloading.
   std::vector<std::string> TakeEvents() {

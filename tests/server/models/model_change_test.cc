@@ -274,6 +274,20 @@ TEST_F(ModelChangeTest, RollbackLoadsTheVersionBeforeAndQuarantinesTheNewOne) {
   EXPECT_EQ(Serving(), "v2 generation 4");
 }
 
+// However long it takes to read all of the content that is never to serve again.
+TEST_F(ModelChangeTest, RollbackServesTheVersionBeforeAndThenReadsTheNewOne) {
+  repository_.Publish("m", 1, "a");
+  Poll();
+  repository_.Publish("m", 2, "b");
+  Poll();
+  observer_.when_published = [&] {
+    EXPECT_EQ(Serving(), "v1 generation 3");
+    EXPECT_FALSE(Version(2).quarantine.has_value());
+  };
+  EXPECT_TRUE(Rollback().status.ok());
+  EXPECT_TRUE(Version(2).quarantine.has_value());
+}
+
 TEST_F(ModelChangeTest, RollbackThatFailsLeavesTheNewOne) {
   repository_.Publish("m", 1, "a");
   Poll();
