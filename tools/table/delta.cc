@@ -111,6 +111,16 @@ class NewEpoch {
   DeltaManifest manifest_;
 };
 
+// False: another file.  DATA_LOSS where it is damaged, or what is written of it would have good
+// sums.
+absl::StatusOr<bool> IsSoundTableFile(const std::string& path) {
+  ASSIGN_OR_RETURN(const InputFile file, InputFile::Open(path));
+  ASSIGN_OR_RETURN(const bool is_table_file, engine::IsTableFile(file));
+  if (!is_table_file) return false;
+  RETURN_IF_ERROR(engine::VerifyTableFile(path, [](uint64_t, uint64_t) {}));
+  return true;
+}
+
 absl::StatusOr<std::unique_ptr<const engine::LoadedModel>> NewEpoch::LoadedVersion() const {
   const auto directory = engine::OpenModelDirectory(options_.version_directory);
   if (absl::IsNotFound(directory.status())) return nullptr;
@@ -205,18 +215,16 @@ absl::Status NewEpoch::Put(const std::vector<std::string>& inputs, DeltaTable& t
   const std::string out = At(table.put());
   bool is_table_file = false;
   if (inputs.size() == 1 && !fs::is_directory(inputs[0])) {
-    ASSIGN_OR_RETURN(const InputFile file, InputFile::Open(inputs[0]));
-    ASSIGN_OR_RETURN(is_table_file, engine::IsTableFile(file));
+    ASSIGN_OR_RETURN(is_table_file, IsSoundTableFile(inputs[0]));
   }
   if (is_table_file) {
-    RETURN_IF_ERROR(engine::VerifyTableFile(inputs[0], [](uint64_t, uint64_t) {}));
     RETURN_IF_ERROR(CopyFile(inputs[0], out));
   } else {
     engine::TableFileWriter writer(
         out, {.format = options_.format,
               .memory_bytes = options_.memory_bytes,
               .progress = [](int64_t, int64_t) { return CheckInterrupted(); }});
-    RETURN_IF_ERROR(ReadRows(inputs, writer));
+    RETURN_IF_ERROR(ReadRows(inputs, options_.keys, writer));
     RETURN_IF_ERROR(Annotate(writer.Finish().status(), inputs[0]));
   }
   return Note(table.put());
@@ -311,6 +319,9 @@ absl::Status PushDelta(const PushOptions& options, absl::Span<const std::string>
 }
 
 absl::Status DiffTables(const std::string& from, const std::string& to, const std::string& prefix) {
+  for (const std::string& input : {from, to}) {
+    RETURN_IF_ERROR(IsSoundTableFile(input).status());
+  }
   ASSIGN_OR_RETURN(const auto before, EmbeddingTable::Load(from, from, {}));
   ASSIGN_OR_RETURN(const auto after, EmbeddingTable::Load(to, to, {}));
   if (before->dim() != after->dim()) {

@@ -11,6 +11,7 @@
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "engine/embedding/row_format.h"
+#include "tools/table/row_sources.h"
 
 namespace ulfd::tools {
 
@@ -23,7 +24,8 @@ struct PushOptions {
   std::optional<absl::Time> event_time;  // Absent: now.
   engine::RowFormat format = engine::RowFormat::kFp32;  // Of rows that are no table file yet.
   int64_t memory_bytes = 0;                             // For rows that are sorted.
-  ModelFlags* model_flags = nullptr;                    // How the version is loaded; borrowed.
+  DumpKeys keys = DumpKeys::kBySize;
+  ModelFlags* model_flags = nullptr;  // How the version is loaded; borrowed.
 };
 
 // Writes deltas/EPOCH of the version directory and gives it its name once it is whole.  `parts`:

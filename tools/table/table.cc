@@ -49,8 +49,10 @@ constexpr char kDescription[] =
     "and daemons.  An embedding configuration names them where it would name a text table.\n\n"
     "build    writes one from text tables (ID,v1,v2,...; the first line may name the columns),\n"
     "         table files, pairs KEYS.npy ROWS.npy (integers that fit int64; any floats),\n"
-    "         .npz and safetensors files with the arrays keys and rows, and directories with the\n"
-    "         files key and emb_vector.  Without keys - an .npy matrix, a file with one array, as\n"
+    "         .npz and safetensors files with the arrays keys and rows, and HugeCTR's directories "
+    "with\n"
+    "         the files key and emb_vector.  Without keys - an .npy matrix, a file with one array, "
+    "as\n"
     "         a weight of PyTorch's - rows go by number, from 0.  Prints what the format of the\n"
     "         rows costs (`ulf compare`: in scores).  Temporary space: once the rows.  With "
     "--to=rocksdb it makes a directory "
@@ -119,6 +121,7 @@ struct BuildOptions {
   absl::Span<const std::string> inputs;
   engine::RowFormat format = engine::RowFormat::kFp32;
   int64_t memory_bytes = 0;
+  DumpKeys keys = DumpKeys::kBySize;
 };
 
 void PrintErrors(engine::RowFormat format, const engine::RowReport& report) {
@@ -147,7 +150,7 @@ absl::Status BuildFile(const BuildOptions& options) {
                                                .memory_bytes = options.memory_bytes,
                                                .progress = RowsWritten(progress)});
   CountingSink sink(writer, progress);
-  RETURN_IF_ERROR(ReadRows(options.inputs, sink));
+  RETURN_IF_ERROR(ReadRows(options.inputs, options.keys, sink));
   const auto report = writer.Finish();
   if (!report.ok()) return OfBuild(options, report.status());
   const double plain = static_cast<double>(report->rows) * static_cast<double>(8 + 4 * report->dim);
@@ -170,7 +173,7 @@ absl::Status BuildStore(const BuildOptions& options) {
   }
   engine::RowSorter rows(sorted_at, sorting);
   CountingSink sink(rows, progress);
-  RETURN_IF_ERROR(ReadRows(options.inputs, sink));
+  RETURN_IF_ERROR(ReadRows(options.inputs, options.keys, sink));
   absl::StatusOr<engine::RowReport> report;
   if (options.to == "redis") {
     const auto clusters = options.redis->Clusters({options.redis->node()});
@@ -203,18 +206,21 @@ absl::Status Inspect(const std::string& path) {
   return absl::OkStatus();
 }
 
+absl::Status Check(const std::string& path) {
+  Progress progress;
+  return engine::VerifyTableFile(
+      path, [&](uint64_t done, uint64_t all) { progress.Show("bytes checked:", done, all); });
+}
+
 absl::Status Verify(const std::string& path) {
-  {
-    Progress progress;
-    RETURN_IF_ERROR(engine::VerifyTableFile(
-        path, [&](uint64_t done, uint64_t all) { progress.Show("bytes checked:", done, all); }));
-  }
+  RETURN_IF_ERROR(Check(path));
   absl::PrintF("%s: every byte is as it was written\n", path);
   return absl::OkStatus();
 }
 
 absl::Status Export(const std::string& path, absl::StatusOr<NewFile> out) {
   RETURN_IF_ERROR(out.status());
+  RETURN_IF_ERROR(Check(path));
   ASSIGN_OR_RETURN(const InputFile file, InputFile::Open(path));
   ASSIGN_OR_RETURN(const auto rows, engine::OpenTableFile(file));
   Progress progress;
@@ -256,7 +262,7 @@ absl::Status Push(const FlagSet& flags, const std::string& event_time, int64_t b
 
 absl::Status CheckFlags(const FlagSet& flags, absl::string_view action, absl::string_view to) {
   const bool build = action == "build", push = action == "push";
-  RETURN_IF_ERROR(flags.Only(build || push, "build and push", {"rows", "memory"}));
+  RETURN_IF_ERROR(flags.Only(build || push, "build and push", {"rows", "memory", "keys"}));
   RETURN_IF_ERROR(flags.Only(build, "build", {"to"}));
   RETURN_IF_ERROR(flags.Only(build && to == "redis", "build --to=redis", {"partitions"}));
   RETURN_IF_ERROR(
@@ -278,7 +284,7 @@ absl::Status Build(const BuildOptions& options) {
 }  // namespace
 
 absl::Status RunTable(Args args) {
-  std::string format_name = "fp32", event_time = "now";
+  std::string format_name = "fp32", event_time = "now", keys_name = "auto";
   BuildOptions options;
   int64_t memory_mib = 256, epoch = 0, base_epoch = 0;
   FlagSet flags(kSynopsis, kDescription);
@@ -287,8 +293,12 @@ absl::Status RunTable(Args args) {
             &options.partitions, 1, 16384);
   flags.Add("rows", "build: fp32, fp16, bf16, or int8: a byte per value, scale and offset per row.",
             &format_name);
-  flags.Add("memory", "build: MiB for rows that are sorted; beside it half a byte for each row.",
-            &memory_mib, 1, int64_t{1} << 24);
+  flags.Add(
+      "memory",
+      "build: MiB for rows that are sorted; beside it half a byte for each row, and 7000 rows.",
+      &memory_mib, 1, int64_t{1} << 24);
+  flags.Add("keys", "build: int64 or uint32, of a file key; auto, where its size says which.",
+            &keys_name);
   flags.Add("epoch", "push: number of the delta, above those that are there.", &epoch, 1,
             INT64_MAX);
   flags.Add("base_epoch", "push: the epoch that it follows; default: the last one that is there.",
@@ -304,6 +314,10 @@ absl::Status RunTable(Args args) {
   if (!format.has_value()) {
     return UsageError(absl::StrCat("--rows: ", format_name, ", want fp32, fp16, bf16 or int8"));
   }
+  const auto keys = DumpKeysOf(keys_name);
+  if (!keys.has_value()) {
+    return UsageError(absl::StrCat("--keys: ", keys_name, ", want auto, int64 or uint32"));
+  }
   if (action == "push") {
     RETURN_IF_ERROR(model_flags.Load());
     return Push(flags, event_time, base_epoch, absl::MakeSpan(words).subspan(2),
@@ -311,6 +325,7 @@ absl::Status RunTable(Args args) {
                  .epoch = epoch,
                  .format = *format,
                  .memory_bytes = memory_mib << 20,
+                 .keys = *keys,
                  .model_flags = &model_flags});
   }
   if (action == "build") {
@@ -319,6 +334,7 @@ absl::Status RunTable(Args args) {
     options.inputs = absl::MakeSpan(words).subspan(2);
     options.format = *format;
     options.memory_bytes = memory_mib << 20;
+    options.keys = *keys;
     options.redis = &model_flags.redis();
     return Build(options);
   }
