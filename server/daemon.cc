@@ -213,11 +213,31 @@ class NoticeCollector final : public ModelObserver {
   std::vector<std::string>& notices_;
 };
 
-// Whether something is set that only a recorder would obey.
-bool IsRecorderWanted(const config::v1::ServerConfig& settings) {
-  return settings.recorder().slowest_per_minute() > 0 ||
-         absl::c_any_of(settings.models(),
-                        [](const auto& model) { return model.record_share() > 0; });
+// Settings that are good and do what nobody may have meant.
+std::vector<std::string> NoticesOf(const ServerConfig& settings) {
+  std::vector<std::string> notices;
+  const std::string& admin = settings.admin_address();
+  if (!admin.empty() && !ReachableFromHereOnly(admin) &&
+      settings.authentication().admin_clients().empty() &&
+      settings.admin_tls().client_ca_file().empty()) {
+    notices.push_back(absl::StrCat("admin_address: ", admin,
+                                   " asks nobody who they are: want admin_tls with a "
+                                   "client_ca_file, or authentication.admin_clients"));
+  }
+  const std::string& address = settings.grpc_address();
+  if (!settings.authentication().token_file().empty() && !settings.has_tls() &&
+      !ReachableFromHereOnly(address)) {
+    notices.push_back(absl::StrCat("grpc_address: ", address,
+                                   " with tokens without tls: connections from other machines are "
+                                   "closed"));
+  }
+  const bool wants_recorder =
+      settings.recorder().slowest_per_minute() > 0 ||
+      absl::c_any_of(settings.models(), [](const auto& model) { return model.record_share() > 0; });
+  if (settings.recorder().directory().empty() && wants_recorder) {
+    notices.push_back("nothing is recorded: recorder.directory is not set");
+  }
+  return notices;
 }
 
 }  // namespace
@@ -227,6 +247,7 @@ absl::Status Daemon::Start() {
     if (std::getenv(name) == nullptr) continue;
     logger_.Warning("libgomp may bind the whole daemon to one CPU", {{"variable", name}});
   }
+  for (const std::string& notice : NoticesOf(options_.settings)) logger_.Warning(notice);
   if (tracer_ != nullptr) {
     const config::v1::Tracing& tracing = options_.settings.tracing();
     trace_exporter_ = std::make_unique<TraceExporter>(
@@ -364,23 +385,11 @@ absl::Status Daemon::StartGrpc() {
   events_.set_listeners(health_.get(), readiness_.get(), models_.get());
   if (!options_.settings.admin_address().empty()) {
     ASSIGN_OR_RETURN(const Endpoint admin, ParseEndpoint(options_.settings.admin_address()));
-    if (!ReachableFromHereOnly(admin.address) &&
-        options_.settings.authentication().admin_clients().empty() &&
-        options_.settings.admin_tls().client_ca_file().empty()) {
-      logger_.Warning("the admin port asks nobody who they are: want admin_tls or admin_clients",
-                      {{"admin_address", options_.settings.admin_address()}});
-    }
     admin_ =
         std::make_unique<AdminService>(*models_, *report_, clock_, [this] { return ReadChange(); });
     ASSIGN_OR_RETURN(admin_grpc_, GrpcListener::Create(admin.address, admin.port, /*threads=*/1,
                                                        options_.settings, security_->admin(),
                                                        {admin_.get()}, logger_));
-  }
-  const auto& settings = options_.settings;
-  if (!settings.authentication().token_file().empty() && !settings.has_tls() &&
-      !ReachableFromHereOnly(settings.grpc_address())) {
-    logger_.Warning("tokens without tls: connections from other machines are closed",
-                    {{"grpc_address", settings.grpc_address()}});
   }
   ASSIGN_OR_RETURN(
       grpc_,
@@ -543,8 +552,10 @@ absl::Status CheckRepository(const Options& options, std::vector<std::string>& n
   RETURN_IF_ERROR(WorkerCpus(options.settings).status());
   Logger quiet(LogLevel::kError, *ParseLogFormat(options.settings.logging().format()));
   RETURN_IF_ERROR(Security::Create(options.settings, quiet).status());
+  notices = NoticesOf(options.settings);
   engine::LayerPlugins plugins;
   const engine::RedisClusters redis(RedisOptionsOf(options.settings));
+  RETURN_IF_ERROR(redis.CheckFiles());
   ASSIGN_OR_RETURN(ModelManagerOptions manager, LoadingOptions(options, redis, plugins));
   manager.keep = nullptr;
   // All at once, on this thread.
@@ -557,9 +568,6 @@ absl::Status CheckRepository(const Options& options, std::vector<std::string>& n
   const std::vector<ModelStatus> found = models->List();
   for (const ModelStatus& model : found) {
     for (const std::string& text : LabelsOfNoVersion(model)) observer.OnNotice(model.name, 0, text);
-  }
-  if (options.settings.recorder().directory().empty() && IsRecorderWanted(options.settings)) {
-    notices.push_back("nothing is recorded: recorder.directory is not set");
   }
   if (found.empty()) {
     notices.push_back(

@@ -66,6 +66,16 @@ void AppendCommand(const std::vector<absl::string_view>& words, std::string& to)
 absl::StatusOr<std::unique_ptr<const RedisSecurity>> RedisSecurity::Create(
     const RedisOptions& options) {
   std::unique_ptr<RedisSecurity> security(new RedisSecurity(options));
+  if (!options.username.empty() && options.password_file.empty()) {
+    return absl::InvalidArgumentError("a user without a password file");
+  }
+  if (options.certificate_file.empty() != options.key_file.empty()) {
+    return absl::InvalidArgumentError(options.key_file.empty() ? "a certificate without its key"
+                                                               : "a key without its certificate");
+  }
+  if (options.ca_file.empty() && !options.certificate_file.empty()) {
+    return absl::InvalidArgumentError("a certificate, but not who issued those of the nodes");
+  }
   if (options.ca_file.empty()) return security;
   security->tls_ = SSL_CTX_new(TLS_client_method());
   if (security->tls_ == nullptr) return absl::InternalError(TlsErrors());

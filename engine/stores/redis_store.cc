@@ -229,6 +229,16 @@ std::string Where(const RedisCluster& cluster, const std::string& table) {
 RedisClusters::RedisClusters(std::vector<RedisOptions> options) : options_(std::move(options)) {}
 RedisClusters::~RedisClusters() = default;
 
+absl::Status RedisClusters::CheckFiles() const {
+  for (const RedisOptions& options : options_) {
+    const std::string what = absl::StrCat("Redis cluster \"", options.name, "\"");
+    const auto security = RedisSecurity::Create(options);
+    RETURN_IF_ERROR(Annotate(security.status(), what));
+    RETURN_IF_ERROR(Annotate((*security)->Greeting().status(), what));
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<std::shared_ptr<RedisCluster>> RedisClusters::Get(const std::string& name) const {
   const auto options = std::find_if(options_.begin(), options_.end(),
                                     [&](const RedisOptions& o) { return o.name == name; });

@@ -31,6 +31,9 @@ class RedisClusters {
   ~RedisClusters();
   // NOT_FOUND, or errors of RedisCluster::Create; UNIMPLEMENTED in a build without Redis.
   absl::StatusOr<std::shared_ptr<RedisCluster>> Get(const std::string& name) const;
+  // Whether passwords and certificates of all can be read; connects to none.  Names cluster and
+  // file.
+  absl::Status CheckFiles() const;
 
  private:
   const std::vector<RedisOptions> options_;

@@ -19,6 +19,8 @@ absl::StatusOr<std::shared_ptr<RedisCluster>> RedisClusters::Get(const std::stri
   return Unimplemented();
 }
 
+absl::Status RedisClusters::CheckFiles() const { return absl::OkStatus(); }
+
 absl::StatusOr<std::unique_ptr<const RowStore>> OpenRedis(std::shared_ptr<RedisCluster>,
                                                           const std::string&) {
   return Unimplemented();

@@ -16,6 +16,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "base/flags/flag_set.h"
 #include "base/status_macros.h"
 #include "base/text_file.h"
@@ -163,11 +164,18 @@ absl::Status CheckPorts(const config::ServerConfig& settings) {
   return absl::OkStatus();
 }
 
+// The folder of a file that is not there yet; "": of none.
+std::string FolderOf(absl::string_view file) {
+  if (file.empty()) return "";
+  const size_t slash = file.rfind('/');
+  return slash == file.npos ? "." : std::string(file.substr(0, slash + 1));
+}
+
 // Directories that are only written to later, when nobody looks.
-absl::Status CheckPlaces(const config::ServerConfig& settings) {
-  const std::string& state = settings.state_file();
-  const size_t slash = state.rfind('/');
-  const std::string folder = slash == state.npos ? "." : state.substr(0, slash + 1);
+absl::Status CheckPlaces(const Options& options) {
+  const config::ServerConfig& settings = options.settings;
+  absl::string_view socket = settings.admin_address();
+  if (!absl::ConsumePrefix(&socket, "unix:")) socket = "";
   // Made at the start, where it can be.
   std::error_code ignored;
   std::filesystem::path recordings = settings.recorder().directory();
@@ -179,7 +187,9 @@ absl::Status CheckPlaces(const config::ServerConfig& settings) {
       {"hot_ids_directory", settings.hot_ids_directory()},
       {"deltas.fold_directory", settings.deltas().fold_directory()},
       {"recorder.directory", recordings.string()},
-      {"state_file", state.empty() ? "" : folder}};
+      {"state_file", FolderOf(settings.state_file())},
+      {"admin_address", FolderOf(socket)},
+      {"port_file", FolderOf(options.port_file)}};
   for (const auto& [setting, path] : places) {
     if (path.empty() ||
         (std::filesystem::is_directory(path, ignored) && access(path.c_str(), W_OK | X_OK) == 0)) {
@@ -224,7 +234,7 @@ absl::Status CheckAll(Options& options) {
     return absl::InvalidArgumentError(
         absl::StrCat("redis_clusters: \"", cluster.name(), "\" is there twice"));
   }
-  RETURN_IF_ERROR(CheckPlaces(settings));
+  RETURN_IF_ERROR(CheckPlaces(options));
   return CheckSecurity(options);
 }
 

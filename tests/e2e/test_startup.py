@@ -32,8 +32,8 @@ class StartupTest(unittest.TestCase):
                               env={**os.environ, **(environment or {})})
         return done.returncode, done.stdout + done.stderr
 
-    def config(self, text):
-        path = os.path.join(self.work, "server.textproto")
+    def config(self, text, name="server.textproto"):
+        path = os.path.join(self.work, name)
         with open(path, "w", encoding="utf-8") as file:
             file.write(text)
         return path
@@ -158,6 +158,29 @@ class StartupTest(unittest.TestCase):
                        "notice: nothing is recorded: recorder.directory is not set"):
             self.assertIn(notice, text)
         self.assertNotIn("shadow: no version", text)
+
+    def test_check_config_finds_what_a_start_would(self):
+        """Files and folders that are only looked for by a start, or once a model needs them."""
+        redis = 'redis_clusters { name: "main" nodes: "127.0.0.1:1" %s }\n'
+        certificate, key = self.config("none", "certificate"), self.config("none", "key")
+        for text, *wanted in (
+                (redis % 'password_file: "/nowhere/p"', 'Redis cluster "main"', "/nowhere/p"),
+                (redis % 'username: "u"', "a user without a password file"),
+                (redis % 'tls { ca_file: "/nowhere/ca" }', 'Redis cluster "main"', "/nowhere/ca"),
+                (redis % f'tls {{ ca_file: "{certificate}" }}', certificate),
+                (redis % f'tls {{ ca_file: "{certificate}" key_file: "{key}" }}', "a key without its certificate"),
+                ('admin_address: "unix:/nowhere/socket"\n', "admin_address: /nowhere/ is no directory")):
+            path = self.config(f'model_repository: "{self.models}"\n' + FAST + text)
+            self.refuse([f"--config={path}", "--check_config"], *wanted)
+        self.refuse([f"--model_repository={self.models}", "--port_file=/nowhere/ports", "--check_config"],
+                    "port_file: /nowhere/ is no directory")
+        tokens = self.config("somebody 0123456789abcdef\n", "tokens")
+        path = self.config(f'model_repository: "{self.models}"\nadmin_address: "0.0.0.0:8503"\n'
+                           f'authentication {{ token_file: "{tokens}" }}\n' + FAST)
+        code, text = self.run_ulfd(f"--config={path}", "--check_config")
+        self.assertEqual(code, 0, text)
+        self.assertIn("notice: admin_address: 0.0.0.0:8503 asks nobody who they are", text)
+        self.assertIn("notice: grpc_address: 0.0.0.0 with tokens without tls", text)
 
     def test_help_and_version(self):
         code, text = self.run_ulfd("--help")
