@@ -121,6 +121,8 @@ void DescribeModel(const ServedModel& served, const std::vector<std::string>& la
     sparse.set_level(LevelOf(feature.level));
     for (int table : feature.tables) sparse.add_tables(info.tables[table].name);
     sparse.set_max_ids_per_row(feature.max_ids_per_row);
+    sparse.set_matrix(feature.matrix);
+    if (feature.padding_id.has_value()) sparse.set_padding_id(*feature.padding_id);
   }
 }
 

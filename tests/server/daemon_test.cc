@@ -185,6 +185,9 @@ TEST_F(DaemonTest, DescribesModels) {
   EXPECT_EQ(metadata.sparse_features(1).name(), "mid");
   EXPECT_EQ(metadata.sparse_features(1).level(), v1::TENSOR_LEVEL_AD);
   EXPECT_THAT(metadata.sparse_features(1).tables(), ::testing::ElementsAre("mid_table"));
+  EXPECT_EQ(metadata.sparse_features(1).matrix(), "items");
+  EXPECT_TRUE(metadata.sparse_features(1).has_padding_id());
+  EXPECT_FALSE(metadata.sparse_features(0).has_padding_id());
   v1::ListModelsResponse list;
   ASSERT_TRUE(predict_->ListModels(&list_context, {}, &list).ok());
   ASSERT_EQ(list.models_size(), 1);

@@ -4,7 +4,6 @@
 #include <cstring>
 #include <optional>
 
-#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "proto/predict.grpc.pb.h"
@@ -53,8 +52,11 @@ absl::StatusOr<engine::NpzArrays> Converted(engine::NpzArrays arrays,
   std::vector<std::string> known;
   for (const ulfd::v1::TensorMetadata& input : metadata.inputs()) known.push_back(input.name());
   for (const ulfd::v1::SparseFeatureMetadata& feature : metadata.sparse_features()) {
-    if (absl::c_linear_search(known, feature.name())) continue;
-    RETURN_IF_ERROR(SplitMatrix(feature.name(), feature.name(), std::nullopt, arrays));
+    if (feature.matrix().empty()) continue;
+    const auto padding =
+        feature.has_padding_id() ? std::optional<int64_t>(feature.padding_id()) : std::nullopt;
+    RETURN_IF_ERROR(SplitMatrix(feature.matrix(), feature.name(), padding, arrays));
+    known.push_back(feature.matrix());
   }
   RETURN_IF_ERROR(CheckInputNames(arrays, known));
   engine::NpzArrays converted;
@@ -72,8 +74,9 @@ int64_t CountAds(const engine::NpzArrays& arrays,
                  const ulfd::v1::GetModelMetadataResponse& metadata) {
   for (const ulfd::v1::SparseFeatureMetadata& feature : metadata.sparse_features()) {
     if (feature.level() != ulfd::v1::TENSOR_LEVEL_AD) continue;
-    for (const char* part : {".segments", ".ids", ""}) {
-      const auto array = arrays.find(feature.name() + part);
+    for (const std::string& part :
+         {feature.name() + ".segments", feature.name() + ".ids", feature.matrix()}) {
+      const auto array = arrays.find(part);
       if (array != arrays.end() && !array->second.dims.empty()) return array->second.dims[0];
     }
   }

@@ -26,10 +26,18 @@ absl::Status SplitMatrix(const std::string& matrix, const std::string& feature,
   const std::vector<int64_t> elements = array.ToInt64();
   std::vector<int64_t> ids;
   std::vector<int32_t> counts(static_cast<size_t>(dims[0]), 0);
+  bool ended = false;  // The ids of the row.
   for (size_t i = 0; i < elements.size(); ++i) {
+    int32_t& count = counts[i / width];
+    ended = i % width != 0 && (ended || (count > 0 && elements[i] == padding));
     if (elements[i] == padding) continue;
+    if (ended) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("input \"", matrix, "\": row ", i / width, ": the padding id ", *padding,
+                       " between ids, want it before or behind them"));
+    }
     ids.push_back(elements[i]);
-    ++counts[i / width];
+    ++count;
   }
   for (const char* part : {".ids", ".values", ".segments"}) {
     if (!arrays.contains(feature + part)) continue;

@@ -13,7 +13,8 @@
 namespace ulfd::tools {
 
 // An array that is all of a sparse feature, ids [rows, n] or [rows], becomes the feature's parts.
-// `padding`: the id that fills up rows, if there is one.  Nothing happens without such an array.
+// `padding`: the id that fills up rows before or behind their ids, if there is one.  Nothing
+// happens without such an array.
 absl::Status SplitMatrix(const std::string& matrix, const std::string& feature,
                          std::optional<int64_t> padding, engine::NpzArrays& arrays);
 
