@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <filesystem>
 #include <map>
 #include <set>
 #include <string>
@@ -236,6 +237,11 @@ std::vector<std::string> NoticesOf(const ServerConfig& settings) {
       absl::c_any_of(settings.models(), [](const auto& model) { return model.record_share() > 0; });
   if (settings.recorder().directory().empty() && wants_recorder) {
     notices.push_back("nothing is recorded: recorder.directory is not set");
+  }
+  for (const std::string& directory : settings.model_link_targets()) {
+    std::error_code ignored;
+    if (std::filesystem::is_directory(directory, ignored)) continue;
+    notices.push_back(absl::StrCat("model_link_targets: ", directory, " is no directory"));
   }
   return notices;
 }
@@ -568,6 +574,13 @@ absl::Status CheckRepository(const Options& options, std::vector<std::string>& n
   const std::vector<ModelStatus> found = models->List();
   for (const ModelStatus& model : found) {
     for (const std::string& text : LabelsOfNoVersion(model)) observer.OnNotice(model.name, 0, text);
+  }
+  for (const auto& [setting, address] :
+       {std::pair("grpc_address", options.settings.grpc_address()),
+        std::pair("http_address", options.settings.http_address())}) {
+    // Its port may be this daemon's, which runs.
+    const absl::Status listens = ListenOn(address, 0, setting).status();
+    if (!listens.ok()) notices.emplace_back(listens.message());
   }
   if (found.empty()) {
     notices.push_back(

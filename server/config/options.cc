@@ -13,13 +13,15 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
-#include "absl/strings/strip.h"
 #include "base/flags/flag_set.h"
 #include "base/status_macros.h"
+#include "base/text.h"
 #include "base/text_file.h"
+#include "engine/embedding/output_file.h"
 #include "engine/kernels/isa.h"
 #include "server/config/model_settings.h"
 #include "server/config/settings.h"
@@ -174,10 +176,14 @@ std::string FolderOf(absl::string_view file) {
 // Directories that are only written to later, when nobody looks.
 absl::Status CheckPlaces(const Options& options) {
   const config::ServerConfig& settings = options.settings;
-  absl::string_view socket = settings.admin_address();
-  if (!absl::ConsumePrefix(&socket, "unix:")) socket = "";
-  // Made at the start, where it can be.
   std::error_code ignored;
+  const std::string& admin = settings.admin_address();
+  const std::string socket(absl::StartsWith(admin, "unix:") ? admin.substr(5) : "");
+  if (std::filesystem::exists(socket, ignored) && !std::filesystem::is_socket(socket, ignored)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("admin_address: ", socket, ": what is there is no socket"));
+  }
+  // Made at the start, where it can be.
   std::filesystem::path recordings = settings.recorder().directory();
   if (!recordings.empty()) recordings = std::filesystem::absolute(recordings, ignored);
   while (recordings.has_relative_path() && !std::filesystem::exists(recordings, ignored)) {
@@ -198,7 +204,9 @@ absl::Status CheckPlaces(const Options& options) {
     return absl::InvalidArgumentError(
         absl::StrCat(setting, ": ", path, " is no directory that can be written to"));
   }
-  return absl::OkStatus();
+  const std::string& fold = settings.deltas().fold_directory();
+  return fold.empty() ? absl::OkStatus()
+                      : Annotate(engine::OutputFile().OpenUnnamed(fold), "deltas.fold_directory");
 }
 
 absl::Status CheckAll(Options& options) {

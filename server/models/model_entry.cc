@@ -300,9 +300,16 @@ ServedVersions ModelEntry::Served() const {
                         .waiting_for = error_,
                         .canary = config_.canary,
                         .shadow = config_.shadow};
+  const std::vector<int64_t>& specific = config_.policy.specific;
+  for (const int64_t version : specific) {
+    if (versions_.contains(version)) continue;
+    served.waiting_for = absl::StrCat("version ", version, ": its directory does not exist");
+  }
   for (const auto& [version, watch] : versions_) {
     if (watch.serving() != nullptr) served.versions.push_back(watch.serving());
-    if (const std::string error = watch.error(); !error.empty()) {
+    const bool wanted = specific.empty() || Named(version) ||
+                        std::find(specific.begin(), specific.end(), version) != specific.end();
+    if (const std::string error = watch.error(); wanted && !error.empty()) {
       served.waiting_for = absl::StrCat("version ", version, ": ", error);
     }
   }

@@ -169,18 +169,25 @@ class StartupTest(unittest.TestCase):
                 (redis % 'tls { ca_file: "/nowhere/ca" }', 'Redis cluster "main"', "/nowhere/ca"),
                 (redis % f'tls {{ ca_file: "{certificate}" }}', certificate),
                 (redis % f'tls {{ ca_file: "{certificate}" key_file: "{key}" }}', "a key without its certificate"),
-                ('admin_address: "unix:/nowhere/socket"\n', "admin_address: /nowhere/ is no directory")):
+                ('admin_address: "unix:/nowhere/socket"\n', "admin_address: /nowhere/ is no directory"),
+                (f'admin_address: "unix:{key}"\n', f"admin_address: {key}: what is there is no socket"),
+                ('deltas { fold_directory: "/proc" }\n', "deltas.fold_directory: "),
+                ('default_version_policy { specific { versions: 7 } }', "version 7: its directory does not exist")):
             path = self.config(f'model_repository: "{self.models}"\n' + FAST + text)
             self.refuse([f"--config={path}", "--check_config"], *wanted)
         self.refuse([f"--model_repository={self.models}", "--port_file=/nowhere/ports", "--check_config"],
                     "port_file: /nowhere/ is no directory")
         tokens = self.config("somebody 0123456789abcdef\n", "tokens")
         path = self.config(f'model_repository: "{self.models}"\nadmin_address: "0.0.0.0:8503"\n'
+                           'http_address: "10.99.99.99"\nmodel_link_targets: "/nowhere"\n'
                            f'authentication {{ token_file: "{tokens}" }}\n' + FAST)
         code, text = self.run_ulfd(f"--config={path}", "--check_config")
         self.assertEqual(code, 0, text)
-        self.assertIn("notice: admin_address: 0.0.0.0:8503 asks nobody who they are", text)
-        self.assertIn("notice: grpc_address: 0.0.0.0 with tokens without tls", text)
+        for notice in ("admin_address: 0.0.0.0:8503 asks nobody who they are",
+                       "grpc_address: 0.0.0.0 with tokens without tls",
+                       "model_link_targets: /nowhere is no directory",
+                       "cannot listen on 10.99.99.99:0 for http_address: "):
+            self.assertIn("notice: " + notice, text)
 
     def test_help_and_version(self):
         code, text = self.run_ulfd("--help")

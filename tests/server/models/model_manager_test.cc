@@ -285,6 +285,13 @@ TEST_F(ModelManagerTest, LatestTwo) {
   EXPECT_EQ(Serving({"m", 4}), "v4 generation 3");
 }
 
+TEST_F(ModelManagerTest, SaysWhichOfTheSpecificVersionsIsNotThere) {
+  options_.models = {{.name = "m", .policy = {.specific = {7}}}};
+  repository_.Publish("m", 1, "a");
+  EXPECT_THAT(Poll(), IsEmpty());
+  EXPECT_THAT(Serving(), HasSubstr("published yet: version 7: its directory does not exist"));
+}
+
 TEST_F(ModelManagerTest, SpecificVersions) {
   options_.models = {{.name = "m", .policy = {.specific = {1, 3, 7}}}};
   for (const int version : {1, 2, 3, 4}) repository_.Publish("m", version, "a");
