@@ -16,12 +16,16 @@
 #include <limits>
 #include <map>
 #include <new>
+#include <set>
 #include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+#include "base/closest_names.h"
 #include "base/file.h"
 #include "base/load_scope.h"
 #include "base/parse_bound.h"
@@ -39,18 +43,31 @@ constexpr size_t kMaxErrorBytes = 1000;
 // Arrays of numbers take five times the bytes of a text, where places are kept.
 constexpr int64_t kParsedBytesPerByte = 8, kParsedBytesPerCharacter = 16;
 
+// Adds the enums of all fields of that name.
+void FindEnums(const pb::Descriptor& type, absl::string_view field,
+               std::set<const pb::EnumDescriptor*>& found) {
+  const pb::FieldDescriptor* const known = type.FindFieldByName(std::string(field));
+  if (known != nullptr && known->enum_type() != nullptr) found.insert(known->enum_type());
+  for (int i = 0; i < type.nested_type_count(); ++i) FindEnums(*type.nested_type(i), field, found);
+}
+
 // Keeps the first error; those after it are mostly its echo.
 class FirstError final : public pb::io::ErrorCollector {
  public:
+  explicit FirstError(const pb::Descriptor& root) : root_(root) {}
   void AddError(int line, pb::io::ColumnNumber column, const std::string& message) override {
     if (!text_.empty()) return;
-    const std::string what = Printable(message, kMaxErrorBytes);  // It quotes the file.
+    std::string what = Printable(message, kMaxErrorBytes);  // It quotes the file.
+    if (const std::string meant = WhatWasMeant(message, root_); !meant.empty()) {
+      what = absl::StrCat(absl::StripSuffix(what, "."), meant);
+    }
     text_ = line < 0 ? what : absl::StrCat(line + 1, ":", column + 1, ": ", what);
     if (absl::EndsWith(text_, "got: ")) text_ += "end of file";
   }
   const std::string& text() const { return text_; }
 
  private:
+  const pb::Descriptor& root_;
   std::string text_;
 };
 
@@ -171,6 +188,33 @@ ProtoFormat DetectProtoFormat(absl::string_view content) {
   return ProtoFormat::kText;
 }
 
+std::string WhatWasMeant(absl::string_view error, const pb::Descriptor& root) {
+  const std::vector<std::string> quoted = absl::StrSplit(error, '"');
+  if (quoted.size() != 5) return "";
+  // Message type "TYPE" has no field named "NAME".
+  if (absl::StrContains(quoted[2], "has no field named")) {
+    const pb::Descriptor* type = root.file()->pool()->FindMessageTypeByName(quoted[1]);
+    std::vector<absl::string_view> names;
+    for (int i = 0; type != nullptr && i < type->field_count(); ++i) {
+      names.push_back(type->field(i)->name());
+    }
+    return DidYouMean(quoted[3], names);
+  }
+  // Unknown enumeration value of "VALUE" for field "NAME".
+  if (!absl::StartsWith(error, "Unknown enumeration value")) return "";
+  std::set<const pb::EnumDescriptor*> enums;
+  for (int i = 0; i < root.file()->message_type_count(); ++i) {
+    FindEnums(*root.file()->message_type(i), quoted[3], enums);
+  }
+  if (enums.size() != 1) return "";
+  std::vector<std::string> values;
+  for (int i = 0; i < (*enums.begin())->value_count(); ++i) {
+    const std::string& name = (*enums.begin())->value(i)->name();
+    if (!absl::EndsWith(name, "_UNSPECIFIED")) values.push_back(name);
+  }
+  return absl::StrCat("; want one of ", absl::StrJoin(values, ", "));
+}
+
 absl::Status ParseTextProto(absl::string_view text, absl::string_view source,
                             pb::Message& message) {
   if (static_cast<int64_t>(text.size()) > kMaxBytes) {
@@ -179,7 +223,7 @@ absl::Status ParseTextProto(absl::string_view text, absl::string_view source,
   }
   if (absl::StartsWith(text, "\xef\xbb\xbf")) text.remove_prefix(3);  // Byte order mark.
   const pb::LogSilencer silencer;  // What is wrong is in the status.
-  FirstError errors;
+  FirstError errors(*message.GetDescriptor());
   pb::TextFormat::ParseInfoTree locations;
   pb::TextFormat::Parser parser;
   parser.RecordErrorsTo(&errors);

@@ -10,8 +10,9 @@
 #include "absl/strings/string_view.h"
 
 namespace google::protobuf {
+class Descriptor;
 class Message;
-}
+}  // namespace google::protobuf
 
 namespace ulfd::engine {
 
@@ -20,6 +21,11 @@ enum class ProtoFormat { kDetect, kText, kBinary };
 // kText if `content` could be protobuf text: no control characters but white space.  An empty file
 // is text.  A binary message of this project always holds a tag or a length below 32.
 ProtoFormat DetectProtoFormat(absl::string_view content);
+
+// What somebody may have meant whom protobuf's parser told `error`: "; did you mean "name"?" of an
+// unknown field, "; want A or B" of a value that an enum lacks; "" for other errors.  `root`: what
+// was parsed.
+std::string WhatWasMeant(absl::string_view error, const google::protobuf::Descriptor& root);
 
 // Parses text into `message`.  INVALID_ARGUMENT "SOURCE:LINE:COLUMN: ..." (both from 1) for syntax
 // errors, unknown fields and enum values, wrong types, a field given twice, and missing required

@@ -17,9 +17,9 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
-#include "base/closest_names.h"
 #include "base/host_port.h"
 #include "base/text.h"
+#include "engine/weights/proto_file.h"
 #include "proto/server_config.pb.h"
 #include "server/system/listening_socket.h"
 
@@ -44,7 +44,7 @@ class Errors final : public pb::io::ErrorCollector {
     // Message type "TYPE" has no field named "NAME".
     if (quoted.size() == 5 && absl::StrContains(quoted[2], "has no field named")) {
       column = ColumnOfName(line, column, quoted[3]);
-      const std::string close = Suggestion(quoted[1], quoted[3]);
+      const std::string close = engine::WhatWasMeant(message, root_);
       if (!close.empty()) what = absl::StrCat(absl::StripSuffix(what, "."), close);
     }
     // Non-repeated field "NAME" is specified multiple times.
@@ -65,14 +65,6 @@ class Errors final : public pb::io::ErrorCollector {
     const absl::string_view before = absl::string_view(lines_[line]).substr(0, column);
     const size_t at = before.rfind(name);
     return at == before.npos || absl::StrContains(before, '\t') ? column : static_cast<int>(at);
-  }
-  // The fields that may have been meant.
-  std::string Suggestion(const std::string& type_name, absl::string_view field) const {
-    const pb::Descriptor* type = root_.file()->pool()->FindMessageTypeByName(type_name);
-    if (type == nullptr) return "";
-    std::vector<absl::string_view> names;
-    for (int i = 0; i < type->field_count(); ++i) names.push_back(type->field(i)->name());
-    return DidYouMean(field, names);
   }
 
   const std::string source_;

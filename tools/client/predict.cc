@@ -5,8 +5,7 @@
 #include "absl/strings/str_split.h"
 #include "base/status_macros.h"
 #include "base/text_file.h"
-#include "google/protobuf/io/tokenizer.h"
-#include "google/protobuf/text_format.h"
+#include "engine/weights/proto_file.h"
 #include "tools/cli/commands.h"
 #include "tools/client/clients.h"
 
@@ -65,19 +64,6 @@ absl::Status CheckOptions(const Options& o, const FlagSet& flags) {
   return flags.Only(!o.kserve, "the native API", {"request", "label", "top_k", "timings"});
 }
 
-// Keeps the first error of a text proto.
-class FirstError : public google::protobuf::io::ErrorCollector {
- public:
-  void AddError(int line, google::protobuf::io::ColumnNumber column,
-                const std::string& message) override {
-    if (text_.empty()) text_ = absl::StrCat(line + 1, ":", column + 1, ": ", message);
-  }
-  const std::string& text() const { return text_; }
-
- private:
-  std::string text_;
-};
-
 absl::StatusOr<ulfd::v1::PredictRequest> ReadRequest(const std::string& path) {
   ASSIGN_OR_RETURN(const std::string content, ReadFileOrPipe(path));
   ulfd::v1::PredictRequest request;
@@ -85,11 +71,8 @@ absl::StatusOr<ulfd::v1::PredictRequest> ReadRequest(const std::string& path) {
     if (request.ParseFromString(content)) return request;
     return absl::InvalidArgumentError(absl::StrCat(path, ": no binary PredictRequest"));
   }
-  FirstError error;
-  google::protobuf::TextFormat::Parser parser;
-  parser.RecordErrorsTo(&error);
-  if (parser.ParseFromString(content, &request)) return request;
-  return absl::InvalidArgumentError(absl::StrCat(path, ":", error.text()));
+  RETURN_IF_ERROR(engine::ParseTextProto(content, path, request));
+  return request;
 }
 
 void Override(const Options& o, const FlagSet& flags, ulfd::v1::PredictRequest& request) {

@@ -42,7 +42,7 @@ TEST_F(EmbeddingConfigTest, ReadsWithDefaults) {
 TEST_F(EmbeddingConfigTest, ParseErrorsHaveLineAndColumn) {
   EXPECT_EQ(Error("feature_group_config {\n  feature_grupp: 'f'\n}"),
             "e.conf:2:16: Message type \"blaze.EmbeddingFeatureGroupConfig\" has no field named "
-            "\"feature_grupp\".");
+            "\"feature_grupp\"; did you mean \"feature_group\"?");
   EXPECT_EQ(Error("\n feature_group_config { feature_group: 'f' }"),
             "e.conf:2:2: required field feature_group_config[0].table_name of "
             "blaze.EmbeddingConfig is missing");

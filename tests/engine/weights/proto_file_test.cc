@@ -51,7 +51,8 @@ TEST(ParseTextProto, SkipsAByteOrderMark) {
 
 TEST(ParseTextProto, ErrorsHaveLineAndColumn) {
   EXPECT_EQ(TextError("layer_params {\n  nmae: \"a\"\n}\n"),
-            "g.txt:2:7: Message type \"ulf.LayerParameter\" has no field named \"nmae\".");
+            "g.txt:2:7: Message type \"ulf.LayerParameter\" has no field named \"nmae\"; did you "
+            "mean \"name\"?");
   EXPECT_EQ(TextError("layer_params { name: 7 }"), "g.txt:1:22: Expected string, got: 7");
   EXPECT_EQ(TextError("layer_params {\n  bn_param { eps: 0.1 }\n"),
             "g.txt:3:1: Expected identifier, got: end of file");
@@ -72,8 +73,20 @@ TEST(ParseTextProto, RefusesUnknownEnumValues) {
       "block_config { embedding_block_config_item { feature_group: 'f'\n trunc_direction: kLeft } "
       "}",
       "e.conf", config);
-  EXPECT_EQ(std::string(status.message()),
-            "e.conf:2:25: Unknown enumeration value of \"kLeft\" for field \"trunc_direction\".");
+  EXPECT_EQ(
+      std::string(status.message()),
+      "e.conf:2:25: Unknown enumeration value of \"kLeft\" for field \"trunc_direction\"; want "
+      "one of kInorder, kReverse");
+  ulfd::model::v1::ModelManifest manifest;
+  EXPECT_EQ(std::string(ParseTextProto("precision: BF16", "m", manifest).message()),
+            "m:1:16: Unknown enumeration value of \"BF16\" for field \"precision\"; want one of "
+            "PRECISION_FP32, PRECISION_BF16, PRECISION_AUTO, PRECISION_INT8");
+}
+
+TEST(ParseTextProto, SaysWhichFieldMayHaveBeenMeant) {
+  ulfd::model::v1::ModelManifest manifest;
+  EXPECT_THAT(std::string(ParseTextProto("doble_layers: \"a\"", "m", manifest).message()),
+              ::testing::HasSubstr("; did you mean \"double_layers\"?"));
 }
 
 TEST(ParseTextProto, RefusesNumbersThatAnEnumLacks) {

@@ -205,7 +205,8 @@ TEST_F(WeightsTest, RefusesUlfWeightsThatDoNotFit) {
   EXPECT_EQ(ReadError("layer_weights_params { name: 'p' blob_datas { shape: [2, -3] } }"),
             ": layer \"p\" weight 0: shape [2, -3] is not possible: negative dimension");
   EXPECT_EQ(ReadError("layer_weights_params {\n blob_data {} }"),
-            ":2:12: Message type \"ulf.LayerWeightsParameter\" has no field named \"blob_data\".");
+            ":2:12: Message type \"ulf.LayerWeightsParameter\" has no field named \"blob_data\"; "
+            "did you mean \"blob_datas\"?");
   EXPECT_THAT(ReadError(std::string("\0\1\2\3", 4)),
               HasSubstr(": binary ulf.NetWeightsParameter: "));
 }

@@ -197,7 +197,7 @@ TEST_F(CaffeTest, ShapesThatContradictEachOther) {
 TEST_F(CaffeTest, FilesThatAreNoModel) {
   EXPECT_EQ(Error("layer { name: 'a' type: 'ReLU' bottm: 'x' }"),
             "net.prototxt:1:37: Message type \"ulfd.caffe.LayerParameter\" has no field named "
-            "\"bottm\".");
+            "\"bottm\"; did you mean \"bottom\"?");
   EXPECT_EQ(Error("name: 'empty'"), "net.prototxt: has no layers");
   const std::string whole = OneLayer("fc", {{3, 4}, {3}}).SerializeAsString();
   const std::string net = dir_.Write("net.prototxt", kInput);
