@@ -93,7 +93,8 @@ void SetIdentity(const LoadOptions& options, ModelInfo& info) {
 }
 
 std::string Prefix(const ModelInfo& info) {
-  return absl::StrCat("model \"", info.name, "\" v", info.version);
+  const std::string version = info.version == 0 ? "" : absl::StrCat(" v", info.version);
+  return absl::StrCat("model \"", info.name, "\"", version);
 }
 
 absl::Status WithPrefix(const ModelInfo& info, const absl::Status& status) {

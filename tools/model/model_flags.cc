@@ -14,17 +14,19 @@
 #include "base/model_version.h"
 #include "base/status_macros.h"
 #include "engine/runtime/delta_directory.h"
+#include "engine/runtime/model_directory.h"
 
 namespace ulfd::tools {
 
 std::string VersionDirectory(const std::string& directory) {
+  if (engine::OpenModelDirectory(directory).ok()) return directory;
   std::string highest = directory;
   int64_t most = 0;
   std::error_code error;
   std::filesystem::directory_iterator it(directory, error);
   for (; !error && it != std::filesystem::directory_iterator(); it.increment(error)) {
     std::error_code gone;
-    if (!it->is_directory(gone)) return directory;
+    if (!it->is_directory(gone)) continue;
     const std::optional<int64_t> version = ParseVersion(it->path().filename().string());
     if (!version.has_value() || *version <= most) continue;
     most = *version;
