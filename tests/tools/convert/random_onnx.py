@@ -21,6 +21,7 @@ try:
     import numpy as np
     import patterns_composites
     import patterns_heads
+    import patterns_idioms
     import patterns_ids
     import patterns_layers
     import patterns_rows
@@ -32,8 +33,8 @@ except ImportError as error:
     sys.exit(77)
 
 TOLERANCE = 1e-5
-FAMILIES = (patterns_ids, patterns_rows, patterns_user, patterns_heads, patterns_layers,
-            patterns_composites)
+FAMILIES = (patterns_idioms, patterns_ids, patterns_rows, patterns_user, patterns_heads,
+            patterns_layers, patterns_composites)
 # Of the random graphs; 15 % are seen.
 MAX_REFUSED = 0.2
 

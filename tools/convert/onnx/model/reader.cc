@@ -23,6 +23,7 @@
 #include "tools/convert/onnx/model/composites.h"
 #include "tools/convert/onnx/model/constant.h"
 #include "tools/convert/onnx/model/functions.h"
+#include "tools/convert/onnx/model/idioms.h"
 #include "tools/convert/onnx/model/plain.h"
 
 namespace ulfd::convert {
@@ -351,6 +352,7 @@ absl::Status Complete(const std::string& directory, const std::map<std::string, 
   }
   RETURN_IF_ERROR(CheckNames(model.proto.graph()));
   NameFirstOutputs(*model.proto.mutable_graph());
+  ReadIdioms(*model.proto.mutable_graph(), model.opset);
   WriteComposites(*model.proto.mutable_graph(), model.opset);
   WritePlainly(*model.proto.mutable_graph(), model.opset);
   NameDims(*model.proto.mutable_graph());

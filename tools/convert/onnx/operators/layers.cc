@@ -452,7 +452,22 @@ absl::StatusOr<OnnxValue> SplitMergedRows(OnnxNode& node, const OnnxValue& x, in
   return Reshaped(node, x, std::move(dims));
 }
 
+// x of shape `to`, if only dimensions of 1 come or go.
+std::optional<OnnxValue> WithOnes(OnnxValue x, const Dims& to) {
+  for (int axis = x.rank(); axis-- > 0;) {
+    if (x.dims[axis] == Dim::Of(1)) x = WithoutAxis(std::move(x), axis);
+  }
+  for (int axis = 0; axis < static_cast<int>(to.size()); ++axis) {
+    if (to[axis] == Dim::Of(1)) x = WithAxis(std::move(x), std::min(axis, x.rank()));
+  }
+  return x.dims == to ? std::optional(std::move(x)) : std::nullopt;
+}
+
 absl::Status ReshapeTo(OnnxNode& node, const OnnxValue& x, Dims to) {
+  if (std::optional<OnnxValue> same = WithOnes(x, to); same.has_value()) {
+    node.Set(*std::move(same));
+    return absl::OkStatus();
+  }
   if (const int from = AdsAxis(x.dims), at = AdsAxis(to); from > 0 || at > 0) {
     if (at > 0) std::rotate(to.begin(), to.begin() + at, to.begin() + at + 1);
     RETURN_IF_ERROR(ReshapeTo(node, MoveAxis(x, from, 0), std::move(to)));

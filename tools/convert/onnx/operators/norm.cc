@@ -117,10 +117,20 @@ void SetReduced(OnnxNode& node, OnnxValue y, const std::vector<int>& axes) {
   node.Set(std::move(y));
 }
 
+// Whether there is one entry along each of the axes, which is its own sum, mean or maximum.
+bool OfOneEntry(const OnnxValue& x, const std::vector<int>& axes) {
+  return std::all_of(axes.begin(), axes.end(),
+                     [&](int axis) { return x.dims[axis] == Dim::Of(1); });
+}
+
 // Largest or smallest entry, or the product.
 absl::Status ReduceByFolding(OnnxNode& node, const char* function) {
   ASSIGN_OR_RETURN(const OnnxValue x, node.value(0));
   ASSIGN_OR_RETURN(const std::vector<int> axes, ReducedAxes(node, x.rank()));
+  if (OfOneEntry(x, axes)) {
+    SetReduced(node, x, axes);
+    return absl::OkStatus();
+  }
   ASSIGN_OR_RETURN(OnnxValue y, FoldAxes(node, x, axes, function));
   SetReduced(node, std::move(y), axes);
   return absl::OkStatus();
@@ -144,6 +154,10 @@ absl::Status Reduce(OnnxNode& node, Reduction kind) {
   ASSIGN_OR_RETURN(OnnxValue x, node.value(0));
   ASSIGN_OR_RETURN(const std::vector<int> stated, ReducedAxes(node, x.rank()));
   const std::vector<int> order = TensorOrder(node.graph, x), back = Inverse(order);
+  if (OfOneEntry(x, stated) && (kind == Reduction::kSum || kind == Reduction::kMean)) {
+    SetReduced(node, std::move(x), stated);
+    return absl::OkStatus();
+  }
   std::vector<int> axes = stated;
   if (!order.empty()) {
     x = Reordered(x, order);

@@ -1,0 +1,166 @@
+// What several operators amount to, and what only looks like that.  patterns_idioms.py compares
+// values.
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/convert/onnx/model/idioms.h"
+
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
+#include "gmock/gmock.h"
+#include "google/protobuf/text_format.h"
+#include "gtest/gtest.h"
+#include "onnx/onnx_pb.h"
+
+namespace ulfd::convert {
+namespace {
+
+using ::testing::ElementsAreArray;
+
+struct Case {
+  std::string nodes;  // "e = Exp x; y = Div e s axis=1"; x and z are inputs, y is the output.
+  std::string ops;    // What is left.
+};
+
+onnx::GraphProto Graph(const std::string& nodes) {
+  onnx::GraphProto graph;
+  EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(
+      R"(input { name: 'x' type { tensor_type { elem_type: 1 } } }
+         input { name: 'z' type { tensor_type { elem_type: 1 } } }
+         input { name: 'n' type { tensor_type { elem_type: 7 } } }
+         output { name: 'y' }
+         initializer { name: 'zero' data_type: 1 float_data: 0 }
+         initializer { name: 'zeros' data_type: 1 dims: [ 1, 1, 1 ] float_data: 0 }
+         initializer { name: 'one' data_type: 1 dims: 1 float_data: 1 }
+         initializer { name: 'none' data_type: 1 float_data: -1 }
+         initializer { name: 'count' data_type: 7 int64_data: 0 }
+         initializer { name: 'first' data_type: 7 dims: 1 int64_data: 1 }
+         initializer { name: 'both' data_type: 7 dims: 2 int64_data: [ 1, 2 ] }
+         initializer { name: 'w' data_type: 1 dims: [ 2, 2 ] float_data: [ 1, 2, 3, 4 ] })",
+      &graph));
+  for (const absl::string_view line : absl::StrSplit(nodes, "; ")) {
+    const std::vector<std::string> words = absl::StrSplit(line, ' ');
+    onnx::NodeProto& node = *graph.add_node();
+    node.add_output(words[0]);
+    node.set_op_type(words[2]);
+    for (size_t i = 3; i < words.size(); ++i) {
+      const std::vector<std::string> sides = absl::StrSplit(words[i], absl::MaxSplits('=', 1));
+      if (sides.size() == 1) {
+        node.add_input(words[i]);
+        continue;
+      }
+      onnx::AttributeProto& attribute = *node.add_attribute();
+      attribute.set_name(sides[0]);
+      if (sides[0] == "equation") {
+        attribute.set_s(sides[1]);
+      } else if (sides[0] == "perm") {
+        for (const char digit : sides[1]) attribute.add_ints(digit - '0');
+      } else {
+        attribute.set_i(std::stoi(sides[1]));
+      }
+    }
+  }
+  return graph;
+}
+
+std::vector<std::string> OpsAfter(const std::string& nodes, int64_t opset) {
+  onnx::GraphProto graph = Graph(nodes);
+  ReadIdioms(graph, opset);
+  std::vector<std::string> ops;
+  for (const onnx::NodeProto& node : graph.node()) ops.push_back(node.op_type());
+  return ops;
+}
+
+void Expect(const std::vector<Case>& cases, int64_t opset = 14) {
+  for (const Case& c : cases) {
+    const std::vector<std::string> ops = absl::StrSplit(c.ops, ' ');
+    EXPECT_THAT(OpsAfter(c.nodes, opset), ElementsAreArray(ops)) << c.nodes;
+  }
+}
+
+TEST(IdiomsTest, Sigmoids) {
+  Expect({
+      {"a = Neg x; b = Exp a; c = Add b one; y = Reciprocal c", "Sigmoid"},
+      {"a = Mul none x; b = Exp a; c = Add one b; y = Div one c", "Sigmoid"},
+      {"a = Sub zero x; b = Exp a; c = Add one b; y = Pow c none", "Sigmoid"},
+      {"b = Exp x; c = Add one b; y = Div b c", "Sigmoid"},
+      {"b = Exp x; c = Add one b; y = Log c", "Softplus"},
+      // Not of the same x, or another number.
+      {"b = Exp x; c = Exp z; d = Add one c; y = Div b d", "Exp Exp Add Div"},
+      {"b = Exp x; c = Add one b; y = Div one c", "Exp Add Div"},
+      {"a = Neg x; b = Exp a; c = Add none b; y = Reciprocal c", "Neg Exp Add Reciprocal"},
+      // Read elsewhere.
+      {"a = Neg x; b = Exp a; c = Add b one; d = Reciprocal c; y = Add d b", "Neg Exp Sigmoid Add"},
+  });
+}
+
+TEST(IdiomsTest, Softmaxes) {
+  Expect({
+      {"e = Exp x; s = ReduceSum e first; y = Div e s", "Softmax"},
+      {"e = Exp x; s = ReduceSum e first; r = Reciprocal s; y = Mul r e", "Softmax"},
+      {"e = Exp x; s = ReduceSum e both; y = Div e s", "Exp ReduceSum Div"},
+      {"e = Exp x; s = ReduceSum e first keepdims=0; y = Div e s", "Exp ReduceSum Div"},
+      {"e = Exp x; f = Exp z; s = ReduceSum f first; y = Div e s", "Exp Exp ReduceSum Div"},
+  });
+  // Of all axes behind it, then.
+  Expect({{"e = Exp x; s = ReduceSum e first; y = Div e s", "Exp ReduceSum Div"}}, 12);
+}
+
+TEST(IdiomsTest, PositiveParts) {
+  Expect({
+      {"y = Max x zero", "Relu"},
+      {"y = Max zero x", "Relu"},
+      {"y = Max n count", "Max"},
+      {"y = Max x one", "Max"},
+      {"y = Max x zeros", "Max"},  // May have more dimensions than x.
+      {"y = Max x zero z", "Max"},
+      {"p = Greater x zero; y = Where p x zero", "Relu"},
+      {"p = LessOrEqual zero x; y = Where p x zero", "Relu"},
+      {"p = LessOrEqual x zero; y = Where p x zero", "LessOrEqual Where"},
+      {"p = Greater x zero; y = Where p z zero", "Greater Where"},
+      {"p = Greater x zero; c = Cast p to=1; y = Mul c x", "Relu"},
+      {"p = Greater x zero; c = Cast p to=1; y = Mul c z", "Greater Cast Mul"},
+      {"p = Greater x z; q = Not p; y = Where q x z", "Greater Where"},
+  });
+}
+
+TEST(IdiomsTest, SumsAndProducts) {
+  Expect({
+      {"a = Neg x; y = Add z a", "Sub"},
+      {"a = Mul x none; y = Add a z", "Sub"},
+      {"a = Neg x; y = Sub z a", "Add"},
+      {"a = Neg x; y = Sub a z", "Neg Sub"},
+      {"a = Neg n; y = Add n a", "Neg Add"},
+      {"a = Reciprocal x; y = Mul z a", "Div"},
+      {"y = Sum x z", "Add"},
+      {"y = Sum x z x", "Sum"},
+  });
+}
+
+TEST(IdiomsTest, Movement) {
+  Expect({
+      {"a = Concat x z axis=1; y = Concat a x axis=1", "Concat"},
+      {"a = Concat x z axis=1; y = Concat a x axis=0", "Concat Concat"},
+      {"a = Concat x z axis=1; y = Concat a a axis=1", "Concat Concat"},
+      {"t = Transpose x perm=10; p = MatMul w t; y = Transpose p perm=10", "Transpose MatMul"},
+      {"t = Transpose x perm=10; p = MatMul w t; y = Transpose p perm=01",
+       "Transpose MatMul Transpose"},
+  });
+}
+
+TEST(IdiomsTest, Einsums) {
+  Expect({
+      {"y = Einsum x equation=abc->ac", "ReduceSum"},
+      {"y = Einsum x equation=abc->ca", "Einsum"},
+      {"y = Einsum x equation=aab->ab", "Einsum"},
+      {"y = Einsum x w equation=abi,io->abo", "MatMul"},
+      {"y = Einsum w x equation=oi,...i->...o", "Transpose MatMul"},
+      {"y = Einsum x w equation=abi,io->aob", "Einsum"},
+      {"y = Einsum x w equation=abi,ib->ab", "Einsum"},
+      {"y = Einsum x z equation=abi,io->abo", "Einsum"},
+  });
+}
+
+}  // namespace
+}  // namespace ulfd::convert

@@ -1,0 +1,135 @@
+"""What models compute by hand though ONNX has an operator for it, and what only looks like that."""
+# SPDX-License-Identifier: Apache-2.0
+import numpy as np
+from onnx import TensorProto
+
+from random_graph import ADS
+
+
+def number(g, value, *shape):
+    return g.constant(np.full(shape, value, np.float32))
+
+
+def unary(g, op, x, array):
+    return g.node(op, [x], array)
+
+
+def exponential(g, x, sign=1):
+    """exp(x), or exp(-x) as exporters write it."""
+    if sign < 0:
+        x = [lambda: unary(g, "Neg", x, -x.array), lambda: g.binary("Mul", number(g, -1, 1), x),
+             lambda: g.binary("Sub", number(g, 0), x)][g.random.randint(3)]()
+    return unary(g, "Exp", x, np.exp(x.array))
+
+
+def sigmoids(g):
+    x = g.input("x", g.random.randn(ADS, 4).astype(np.float32))
+    for one in (1, 2):
+        below = g.binary("Add", *[exponential(g, x, -1), number(g, one)][::g.random.choice([1, -1])])
+        g.output(unary(g, "Reciprocal", below, 1 / below.array))
+        g.output(g.binary("Div", number(g, 1, 1), below))
+        g.output(g.node("Pow", [below, number(g, -1)], 1 / below.array))
+        g.output(g.binary("Mul", x, unary(g, "Reciprocal", below, 1 / below.array)))
+    above = exponential(g, x)
+    g.output(g.binary("Div", above, g.binary("Add", number(g, 1), above)))
+    g.output(unary(g, "Log", g.binary("Add", number(g, 1), above), np.log(1 + above.array)))
+
+
+def softmaxes(g):
+    x = g.input("x", g.random.randn(ADS, 3, 4).astype(np.float32))
+    shifted = g.binary("Sub", x, g.node("ReduceMax", [x], x.array.max(2, keepdims=True), axes=[2]))
+    for of, axis in ((x, 1), (shifted, -1)):
+        above = exponential(g, of)
+        below = g.node("ReduceSum", [above, g.ints(axis)], above.array.sum(axis, keepdims=True))
+        g.output(g.binary("Div", above, below))
+        g.output(g.binary("Mul", unary(g, "Reciprocal", below, 1 / below.array), above))
+        more = g.binary("Add", below, number(g, 1))
+        g.output(g.binary("Div", above, more))
+    both = g.node("ReduceSum", [above, g.ints(1, 2)], above.array.sum((1, 2), keepdims=True))
+    g.output(g.binary("Div", above, both))
+
+
+def positive_parts(g):
+    x = g.input("x", g.random.randn(ADS, 4).astype(np.float32))
+    y = g.input("y", g.random.randn(ADS, 4).astype(np.float32))
+    for least in (0, 1):
+        bound = number(g, least)
+        g.output(g.binary("Max", *[x, bound][::g.random.choice([1, -1])]))
+        for above in (g.binary("Greater", x, bound), g.binary("LessOrEqual", bound, x)):
+            opposite = unary(g, "Not", above, ~above.array)
+            as_float = g.node("Cast", [above], above.array.astype(np.float32), to=TensorProto.FLOAT)
+            for of in (x, y):
+                g.output(g.node("Where", [above, of, bound],
+                                np.where(above.array, of.array, least)))
+                g.output(g.node("Where", [opposite, bound, of],
+                                np.where(above.array, of.array, least)))
+                g.output(g.binary("Mul", of, as_float))
+    counts = g.cast(g.binary("Mul", x, number(g, 9)), "int")
+    g.output(g.binary("Max", counts, g.ints(0)))
+
+
+def opposites(g):
+    x = g.input("x", g.random.randn(ADS, 4).astype(np.float32))
+    y = g.input("y", (g.random.rand(ADS, 4) + 1).astype(np.float32))
+    minus = [unary(g, "Neg", y, -y.array), g.binary("Mul", y, number(g, -1, 1)),
+             g.binary("Sub", number(g, 0), y), g.binary("Sub", number(g, 1), y)]
+    for of in minus:
+        for op, pair in (("Add", (x, of)), ("Add", (of, x)), ("Sub", (x, of)), ("Sub", (of, x))):
+            g.output(g.binary(op, *pair))
+    g.output(g.binary("Mul", x, unary(g, "Reciprocal", y, 1 / y.array)))
+    g.output(g.node("Sum", [x, y], x.array + y.array))
+    g.output(g.node("Sum", [x, y, x], 2 * x.array + y.array))
+
+
+def joined_twice(g):
+    x = g.input("x", g.random.randn(ADS, 4).astype(np.float32))
+    y = g.input("y", g.random.randn(ADS, 4).astype(np.float32))
+    for axis in (1, 2):
+        parts = [g.unsqueeze(v, 1) for v in (x, y)]
+        once = g.node("Concat", parts, np.concatenate([p.array for p in parts], 1), axis=1)
+        twice = [once, g.node("Neg", [once], -once.array), once][:g.random.randint(2, 4)]
+        g.output(g.node("Concat", twice, np.concatenate([p.array for p in twice], axis), axis=axis))
+
+
+def einsums(g):
+    x = g.input("x", g.random.randn(ADS, 3, 4).astype(np.float32))
+    for out in ("bt", "bi", "b", "bit", "bti"):
+        g.output(g.node("Einsum", [x], np.einsum("bti->" + out, x.array), equation=f"bti->{out}"))
+    for equation in ("bti,io->bto", "b t i , o i -> b t o", "...i,io->...o", "bti,io->bot",
+                     "bti,ii->bti", "bti,to->bio"):
+        sizes = {"i": 4, "o": 5, "t": 3}
+        labels = equation.replace(" ", "").split("->")[0].split(",")[1]
+        w = g.constant(g.random.randn(*[sizes[i] for i in labels]).astype(np.float32))
+        g.output(g.node("Einsum", [x, w], np.einsum(equation, x.array, w.array), equation=equation))
+        if "." not in equation:
+            flipped = ",".join(equation.split("->")[0].split(",")[::-1]) + "->" + \
+                equation.split("->")[1]
+            g.output(g.node("Einsum", [w, x], np.einsum(equation, x.array, w.array),
+                            equation=flipped))
+
+
+def turned_products(g):
+    x = g.input("x", g.random.randn(ADS, 4).astype(np.float32))
+    w = g.constant(g.random.randn(3, 4).astype(np.float32))
+    t = g.node("Transpose", [x], x.array.T, perm=[1, 0])
+    product = g.node("MatMul", [w, t], w.array @ t.array)
+    g.output(g.node("Transpose", [product], product.array.T, perm=[1, 0]))
+
+
+def dimensions_of_one(g):
+    x = g.input("x", g.random.randn(ADS, 1, 4).astype(np.float32))
+    for op, function in (("ReduceSum", np.sum), ("ReduceMean", np.mean), ("ReduceMax", np.max),
+                         ("ReduceMin", np.min), ("ReduceProd", np.prod), ("ReduceL1", None)):
+        for keep in (0, 1):
+            of = np.abs(x.array).sum(1, keepdims=bool(keep)) if function is None else \
+                function(x.array, 1, keepdims=bool(keep))
+            g.output(g.with_axes(op, x, [1], of, 13 if op == "ReduceSum" else 18, keepdims=keep))
+    for shape in ((-1, 4, 1), (0, 4), (-1, 1, 1, 4, 1), (-1, 2, 1, 2)):
+        wanted = x.array.reshape(ADS, *shape[1:])
+        y = g.node("Reshape", [x, g.ints(*shape)], wanted)
+        g.output(g.binary("Mul", y, y))
+
+
+PATTERNS = [sigmoids, softmaxes, positive_parts, opposites, joined_twice, einsums, turned_products,
+            dimensions_of_one]
+REFUSED = []
