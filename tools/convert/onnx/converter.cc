@@ -24,6 +24,7 @@
 #include "tools/convert/onnx/model/functions.h"
 #include "tools/convert/onnx/model/graph.h"
 #include "tools/convert/onnx/model/heads.h"
+#include "tools/convert/onnx/model/idioms.h"
 #include "tools/convert/onnx/model/reader.h"
 #include "tools/convert/onnx/model/types.h"
 #include "tools/convert/onnx/operators/layers.h"
@@ -584,6 +585,7 @@ absl::StatusOr<Conversion> Translate(const OnnxModel& model, const ConvertOption
     if (!straight.has_value()) straight = model;
     RETURN_IF_ERROR(
         Annotate(TakeBranches(*straight->proto.mutable_graph(), converter.branches()), path));
+    ReadIdioms(*straight->proto.mutable_graph(), model.opset);
   }
 }
 

@@ -103,7 +103,7 @@ class RowKeeper {
     for (;;) {
       const auto found = maker_.find(name);
       if (found == maker_.end() ||
-          !IsOneOf(found->second->op_type(), {"Reshape", "Unsqueeze", "Expand", "Identity"})) {
+          !IsOneOf(found->second->op_type(), {"Reshape", "Unsqueeze", "Expand"})) {
         return First(name);
       }
       name = found->second->input(0);

@@ -395,7 +395,24 @@ absl::Status TakeBranches(onnx::GraphProto& graph, const Branches& branches) {
     }
   }
   graph.mutable_node()->Swap(&nodes);
+  SkipCopies(graph);
   return absl::OkStatus();
+}
+
+void SkipCopies(onnx::GraphProto& graph) {
+  std::map<std::string, std::string> originals;
+  for (onnx::NodeProto& node : *graph.mutable_node()) {
+    for (std::string& input : *node.mutable_input()) {
+      if (const auto it = originals.find(input); it != originals.end()) input = it->second;
+    }
+    const std::string& op = node.op_type();
+    const bool trains = node.input_size() > 2 && !node.input(2).empty();
+    const bool copies = op == "Identity" || (op == "Dropout" && !trains);
+    if (copies && node.domain().empty() && node.input_size() > 0 && node.output_size() > 0) {
+      originals[node.output(0)] = node.input(0);
+    }
+  }
+  if (!originals.empty()) DropUnread(graph);
 }
 
 void DropUnread(onnx::GraphProto& graph) {

@@ -42,6 +42,9 @@ using Branches = std::map<std::string, int64_t>;
 // RESOURCE_EXHAUSTED as above.
 absl::Status TakeBranches(onnx::GraphProto& graph, const Branches& branches);
 
+// Lets nodes read what Identity, or Dropout outside of training, would hand them.
+void SkipCopies(onnx::GraphProto& graph);
+
 // Drops the nodes whose outputs nothing reads.
 void DropUnread(onnx::GraphProto& graph);
 

@@ -79,10 +79,6 @@ class PlainWriter : public Rewriter {
     if (op == "Loop") return RepeatParts(node);
     const Sequence* const sequence = Find(node);
     if (sequence == nullptr) return false;
-    if (op == "Identity") {
-      sequences_[node.output(0)] = Sequence(*sequence);
-      return true;
-    }
     if (op == "SequenceAt") return At(node, *sequence);
     if (op == "SequenceInsert") return Insert(node, *sequence);
     return op == "ConcatFromSequence" && Join(node, *sequence);

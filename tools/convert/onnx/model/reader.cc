@@ -352,6 +352,7 @@ absl::Status Complete(const std::string& directory, const std::map<std::string, 
   }
   RETURN_IF_ERROR(CheckNames(model.proto.graph()));
   NameFirstOutputs(*model.proto.mutable_graph());
+  SkipCopies(*model.proto.mutable_graph());
   ReadIdioms(*model.proto.mutable_graph(), model.opset);
   WriteComposites(*model.proto.mutable_graph(), model.opset);
   WritePlainly(*model.proto.mutable_graph(), model.opset);
