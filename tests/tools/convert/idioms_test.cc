@@ -33,6 +33,8 @@ onnx::GraphProto Graph(const std::string& nodes) {
          initializer { name: 'zero' data_type: 1 float_data: 0 }
          initializer { name: 'zeros' data_type: 1 dims: [ 1, 1, 1 ] float_data: 0 }
          initializer { name: 'one' data_type: 1 dims: 1 float_data: 1 }
+         initializer { name: 'half' data_type: 1 float_data: 0.5 }
+         initializer { name: 'slopes' data_type: 1 dims: 2 float_data: [ 0.25, 0.75 ] }
          initializer { name: 'none' data_type: 1 float_data: -1 }
          initializer { name: 'count' data_type: 7 int64_data: 0 }
          initializer { name: 'first' data_type: 7 dims: 1 int64_data: 1 }
@@ -117,11 +119,34 @@ TEST(IdiomsTest, PositiveParts) {
       {"y = Max x zero z", "Max"},
       {"p = Greater x zero; y = Where p x zero", "Relu"},
       {"p = LessOrEqual zero x; y = Where p x zero", "Relu"},
-      {"p = LessOrEqual x zero; y = Where p x zero", "LessOrEqual Where"},
+      {"p = LessOrEqual x zero; y = Where p x zero", "LessOrEqual Where"},  // The negative part.
       {"p = Greater x zero; y = Where p z zero", "Greater Where"},
       {"p = Greater x zero; c = Cast p to=1; y = Mul c x", "Relu"},
       {"p = Greater x zero; c = Cast p to=1; y = Mul c z", "Greater Cast Mul"},
       {"p = Greater x z; q = Not p; y = Where q x z", "Greater Where"},
+  });
+}
+
+TEST(IdiomsTest, Rectifiers) {
+  Expect({
+      {"a = Abs x; b = Sub x a; c = Mul b half; d = Mul c slopes; r = Relu x; y = Add r d",
+       "PRelu"},
+      {"a = Neg x; b = Relu a; c = Mul b slopes; r = Relu x; y = Sub r c", "PRelu"},
+      {"m = Min x zero; c = Mul slopes m; r = Max x zero; y = Add c r", "PRelu"},
+      {"p = Greater x zero; c = Mul slopes x; y = Where p x c", "PRelu"},
+      {"p = Greater x zero; q = Not p; c = Mul slopes x; y = Where q c x", "PRelu"},
+      {"c = Mul x half; y = Max x c", "LeakyRelu"},
+      {"a = Abs x; b = Add x a; y = Mul b half", "Relu"},
+      {"p = Less x zero; y = Where p zero x", "Relu"},
+      {"s = Shape x; z0 = ConstantOfShape s; y = Max x z0", "Relu"},
+      {"p = Greater x zero; e = Exp x; f = Sub e one; y = Where p x f", "Elu"},
+      // Zeros of another shape, another x, another slope above 0.
+      {"s = Shape z; z0 = ConstantOfShape s; y = Max x z0", "Shape ConstantOfShape Max"},
+      {"p = Greater z zero; c = Mul x half; y = Where p x c", "Greater Mul Where"},
+      {"m = Min z zero; c = Mul half m; r = Relu x; y = Add c r", "Min Mul Relu Add"},
+      {"c = Mul x half; r = Relu c; y = Add x r", "Mul Relu Add"},
+      {"y = Abs x", "Abs"},
+      {"y = Add x zero", "Add"},
   });
 }
 

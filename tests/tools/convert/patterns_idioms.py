@@ -68,6 +68,36 @@ def positive_parts(g):
     g.output(g.binary("Max", counts, g.ints(0)))
 
 
+def rectifiers(g):
+    values = g.random.randn(ADS, 3, 4).astype(np.float32)
+    x = g.input("x", np.where(np.abs(values) < 0.01, 0.5, values).astype(np.float32))
+    slopes = g.constant(g.random.rand(4).astype(np.float32))
+    minus = unary(g, "Neg", x, -x.array)
+    size = unary(g, "Abs", x, np.abs(x.array))
+    above = unary(g, "Relu", x, np.maximum(x.array, 0))
+    below = unary(g, "Relu", minus, np.maximum(-x.array, 0))
+    positive, scaled = g.binary("Greater", x, number(g, 0)), g.binary("Mul", slopes, x)
+    shape = g.node("Shape", [x], np.array(x.array.shape))
+    zeros = g.node("ConstantOfShape", [shape], np.zeros_like(x.array))
+    half = g.binary("Mul", g.binary("Sub", x, size), number(g, 0.5))
+    g.output(g.binary("Add", above, g.binary("Mul", half, slopes)))
+    g.output(g.binary("Sub", above, g.binary("Mul", below, slopes)))
+    g.output(g.binary("Add", g.binary("Mul", g.binary("Min", x, zeros), slopes),
+                      g.binary("Max", zeros, x)))
+    g.output(g.node("Where", [positive, x, scaled], np.where(positive.array, x.array,
+                                                             scaled.array)))
+    g.output(g.node("Where", [positive, scaled, x], np.where(positive.array, scaled.array,
+                                                             x.array)))
+    g.output(g.binary("Max", x, scaled))
+    g.output(g.binary("Div", g.binary("Add", size, x), number(g, 2)))
+    g.output(size)
+    less = g.binary("Sub", exponential(g, x), number(g, 1))
+    for of in (x, minus):
+        g.output(g.node("Where", [positive, of, less], np.where(positive.array, of.array,
+                                                                less.array)))
+    g.output(g.binary("Div", x, g.binary("Add", number(g, 1), exponential(g, x, -1))))
+
+
 def opposites(g):
     x = g.input("x", g.random.randn(ADS, 4).astype(np.float32))
     y = g.input("y", (g.random.rand(ADS, 4) + 1).astype(np.float32))
@@ -130,6 +160,6 @@ def dimensions_of_one(g):
         g.output(g.binary("Mul", y, y))
 
 
-PATTERNS = [sigmoids, softmaxes, positive_parts, opposites, joined_twice, einsums, turned_products,
-            dimensions_of_one]
+PATTERNS = [sigmoids, softmaxes, positive_parts, rectifiers, opposites, joined_twice, einsums,
+            turned_products, dimensions_of_one]
 REFUSED = []

@@ -3,6 +3,8 @@
 #include "tools/convert/onnx/model/idioms.h"
 
 #include <algorithm>
+#include <cmath>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -20,6 +22,24 @@ namespace ulfd::convert {
 namespace {
 
 using Node = onnx::NodeProto;
+
+// Of a function that is linear in x where x > 0, and where x < 0: its slopes, for all columns or
+// for each.
+struct Slopes {
+  std::string of;  // x; empty: zero, whatever x is.
+  std::vector<float> above, below;
+};
+
+// f of the slopes column by column; empty: their numbers differ.
+template <typename Function>
+std::vector<float> Zip(const std::vector<float>& a, const std::vector<float>& b, Function f) {
+  if (a.size() != b.size() && a.size() != 1 && b.size() != 1) return {};
+  std::vector<float> values(std::max(a.size(), b.size()));
+  for (size_t i = 0; i < values.size(); ++i) values[i] = f(a[i % a.size()], b[i % b.size()]);
+  return values;
+}
+float Least(float a, float b) { return std::min(a, b); }
+float Most(float a, float b) { return std::max(a, b); }
 
 // Softmax works along its axis alone from here on, and along all behind it before.
 constexpr int64_t kSoftmaxOfOneAxis = 13;
@@ -44,6 +64,7 @@ class IdiomReader : public Rewriter {
 
   bool Replace(const Node& node) override {
     if (!node.domain().empty() && node.domain() != "ai.onnx") return false;
+    if (IsRectifier(node)) return true;
     for (const Row* row = kRows; row->op != nullptr; ++row) {
       if (node.op_type() != row->op) continue;
       return node.input_size() >= row->inputs && (this->*row->replace)(node);
@@ -96,16 +117,6 @@ class IdiomReader : public Rewriter {
     const Node* const exp = sum == nullptr ? nullptr : MakerOf(Beside(*sum, 1), "Exp", 1);
     return exp == nullptr ? "" : exp->input(0);
   }
-  // x of x > 0.
-  std::string Positive(const std::string& name) const {
-    for (const auto& [op, zero] :
-         {std::pair("Greater", 1), {"GreaterOrEqual", 1}, {"Less", 0}, {"LessOrEqual", 0}}) {
-      const Node* const compared = MakerOf(name, op, 2);
-      if (compared == nullptr || !IsNumber(compared->input(zero), 0)) continue;
-      return compared->input(1 - zero);
-    }
-    return "";
-  }
   // The inputs are of one type, of which that of some may not be known.
   bool OfFloats(const Node& node) const {
     return std::any_of(node.input().begin(), node.input().end(), [&](const std::string& input) {
@@ -118,13 +129,159 @@ class IdiomReader : public Rewriter {
     return true;
   }
 
+  // ------------------------------------------------------------------------------- rectifiers
+
+  // x > 0, or x < 0.
+  struct Condition {
+    std::string of;
+    bool above = false;
+  };
+  Condition ConditionOf(const std::string& name) const {
+    for (const auto& [op, zero] :
+         {std::pair("Greater", 1), {"GreaterOrEqual", 1}, {"Less", 0}, {"LessOrEqual", 0}}) {
+      const Node* const compared = MakerOf(name, op, 2);
+      if (compared == nullptr) continue;
+      for (const int side : {zero, 1 - zero}) {
+        const std::string& x = compared->input(1 - side);
+        if (IsZero(compared->input(side), x)) return {x, side == zero};
+      }
+    }
+    if (const Node* cast = MakerOf(name, "Cast", 1)) return ConditionOf(cast->input(0));
+    if (const Node* opposite = MakerOf(name, "Not", 1)) {
+      const Condition at = ConditionOf(opposite->input(0));
+      return {at.of, !at.above};
+    }
+    return {};
+  }
+  // The number, or as many as x has.
+  bool IsZero(const std::string& name, const std::string& x) const {
+    if (IsNumber(name, 0)) return true;
+    const Node* const made = MakerOf(name, "ConstantOfShape", 1);
+    const Node* const shape = made == nullptr ? nullptr : MakerOf(made->input(0), "Shape", 1);
+    if (shape == nullptr || SlopesOf(shape->input(0)).of != SlopesOf(x).of) return false;
+    const onnx::AttributeProto* const value = FindAttribute(*made, "value");
+    if (value == nullptr) return true;
+    const absl::StatusOr<Constant> constant = ReadTensor(value->t());
+    return constant.ok() && constant->elements() == 1 && constant->number(0) == 0;
+  }
+
+  // Every value is linear in itself.
+  Slopes SlopesOf(const std::string& name) const {
+    const auto found = slopes_.find(name);
+    return found == slopes_.end() ? Slopes{name, {1}, {1}} : found->second;
+  }
+  // The same beside another input: 0 has no slope.
+  Slopes SlopesBeside(const std::string& name, const std::string& other) const {
+    return IsZero(name, other) ? Slopes{"", {0}, {0}} : SlopesOf(name);
+  }
+  // A number, or one per column; empty: anything else.
+  std::vector<float> FactorsOf(const std::string& name) const {
+    constexpr int64_t kMost = 4096;
+    const onnx::TensorProto* const tensor = FindTensor(name);
+    if (tensor == nullptr || tensor->dims_size() > 1) return {};
+    const absl::StatusOr<Constant> constant = ReadTensor(*tensor);
+    if (!constant.ok() || !constant->is_float || constant->elements() > kMost) return {};
+    return constant->ToFloats().value_or(std::vector<float>());
+  }
+
+  template <typename Above, typename Below>
+  std::optional<Slopes> Combined(const Slopes& a, const Slopes& b, Above above, Below below) const {
+    if (!a.of.empty() && !b.of.empty() && a.of != b.of) return std::nullopt;
+    Slopes both = {a.of.empty() ? b.of : a.of, Zip(a.above, b.above, above),
+                   Zip(a.below, b.below, below)};
+    return both.above.empty() || both.below.empty() ? std::nullopt : std::optional(both);
+  }
+
+  // nullopt: no such function, or nothing but x itself.
+  std::optional<Slopes> SlopesOfNode(const Node& node) const {
+    const std::string& op = node.op_type();
+    const Slopes zero = {"", {0}, {0}};
+    const auto minus = [](float a, float b) { return a - b; };
+    if (node.input_size() == 0) return std::nullopt;
+    const Slopes first = SlopesOf(node.input(0));
+    if (op == "Relu") return Combined(first, zero, Most, Least);
+    if (op == "Neg") return Combined(zero, first, minus, minus);
+    if (op == "Abs") {
+      return Combined(
+          first, zero, [](float a, float) { return std::abs(a); },
+          [](float b, float) { return -std::abs(b); });
+    }
+    if (op == "Clip") return SlopesOfClip(node);
+    if (op == "Where" && node.input_size() == 3) return SlopesOfWhere(node);
+    if (node.input_size() != 2) return std::nullopt;
+    if (op == "Mul" || op == "Div") return SlopesOfProduct(node);
+    const Slopes a = SlopesBeside(node.input(0), node.input(1));
+    const Slopes b = SlopesBeside(node.input(1), node.input(0));
+    if (op == "Add") return Combined(a, b, std::plus<>(), std::plus<>());
+    if (op == "Sub") return Combined(a, b, minus, minus);
+    if (op == "Max") return Combined(a, b, Most, Least);
+    return op == "Min" ? Combined(a, b, Least, Most) : std::nullopt;
+  }
+  std::optional<Slopes> SlopesOfClip(const Node& node) const {
+    const bool least = node.input_size() > 1 && !node.input(1).empty();
+    const bool most = node.input_size() > 2 && !node.input(2).empty();
+    if (least == most || !IsNumber(node.input(least ? 1 : 2), 0)) return std::nullopt;
+    const Slopes x = SlopesOf(node.input(0)), zero = {"", {0}, {0}};
+    return least ? Combined(x, zero, Most, Least) : Combined(x, zero, Least, Most);
+  }
+  std::optional<Slopes> SlopesOfWhere(const Node& node) const {
+    const Condition at = ConditionOf(node.input(0));
+    if (at.of.empty()) return std::nullopt;
+    const auto side = [&](int i) { return SlopesBeside(node.input(i), at.of); };
+    const Slopes above = side(at.above ? 1 : 2), below = side(at.above ? 2 : 1);
+    const std::optional<Slopes> both = Combined(
+        above, below, [](float a, float) { return a; }, [](float, float b) { return b; });
+    return both.has_value() && both->of == at.of ? both : std::nullopt;
+  }
+  std::optional<Slopes> SlopesOfProduct(const Node& node) const {
+    const auto times = [](float a, float by) { return a * by; };
+    if (node.op_type() == "Div") {
+      std::vector<float> by = FactorsOf(node.input(1));
+      for (float& value : by) value = 1 / value;
+      if (by.empty()) return std::nullopt;
+      return Combined(SlopesOf(node.input(0)), {"", by, by}, times, times);
+    }
+    for (int i = 0; i < 2; ++i) {
+      const Slopes x = SlopesOf(node.input(i));
+      if (const std::vector<float> by = FactorsOf(node.input(1 - i)); !by.empty()) {
+        return Combined(x, {"", by, by}, times, times);
+      }
+      const Condition at = ConditionOf(node.input(1 - i));
+      if (at.of.empty() || at.of != x.of) continue;
+      const float above = at.above ? 1 : 0;
+      return Combined(x, {"", {above}, {1 - above}}, times, times);
+    }
+    return std::nullopt;
+  }
+
+  // Relu, LeakyRelu and PRelu in any other way.
+  bool IsRectifier(const Node& node) {
+    const std::optional<Slopes> slopes = SlopesOfNode(node);
+    if (!slopes.has_value() || slopes->of.empty()) return false;
+    slopes_[node.output(0)] = *slopes;
+    const auto all = [](const std::vector<float>& values, float value) {
+      return std::all_of(values.begin(), values.end(), [&](float v) { return v == value; });
+    };
+    const std::vector<float>& below = slopes->below;
+    if (IsOneOf(node.op_type(), {"Relu", "Abs"}) || !OfFloats(node) || !all(slopes->above, 1) ||
+        all(below, 1)) {
+      return false;
+    }
+    if (!all(below, below.front())) {
+      return Be(node, "PRelu", {slopes->of, Floats(node.output(0), below)});
+    }
+    if (below.front() == 0) return Be(node, "Relu", {slopes->of});
+    SetFloat(Add(node, "LeakyRelu", {slopes->of}, node.output(0)), "alpha", below.front());
+    return true;
+  }
+
   // ------------------------------------------------------------------------------- idioms
 
   bool Ratio(const Node& node, const std::string& above, const std::string& below) {
     const std::string x = ExponentBesideOne(below);
-    if (IsNumber(above, 1) && !x.empty()) {  // 1 / (1 + exp(-x)).
-      const std::string negated = Negated(x);
-      return !negated.empty() && Be(node, "Sigmoid", {negated});
+    if (const std::string negated = Negated(x); !negated.empty()) {  // 1 / (1 + exp(-x)).
+      return IsNumber(above, 1) ? Be(node, "Sigmoid", {negated})
+                                : Be(node, "Mul", {above, Make(node, "Sigmoid", {negated})});
     }
     const Node* const exp = MakerOf(above, "Exp", 1);
     if (exp == nullptr) return false;
@@ -161,29 +318,22 @@ class IdiomReader : public Rewriter {
       if (const std::string below = Inverted(y); !below.empty()) {
         return Ratio(node, x, below) || Be(node, "Div", {x, below});
       }
-      const Node* const cast = MakerOf(y, "Cast", 1);
-      if (cast != nullptr && OfFloats(node) && Positive(cast->input(0)) == x) {
-        return Be(node, "Relu", {x});
-      }
     }
     return false;
-  }
-
-  bool Max(const Node& node) {
-    if (node.input_size() != 2) return false;
-    const std::string x = Beside(node, 0);
-    return !x.empty() && OfFloats(node) && Be(node, "Relu", {x});
   }
 
   bool Where(const Node& node) {
     if (const Node* opposite = MakerOf(node.input(0), "Not", 1)) {
       return Be(node, "Where", {opposite->input(0), node.input(2), node.input(1)});
     }
-    const std::string &x = node.input(1), &other = node.input(2);
-    if (Positive(node.input(0)) == x && OfFloats(node) && IsNumber(other, 0)) {
-      return Be(node, "Relu", {x});
-    }
-    return false;
+    // exp(x) - 1 where x < 0.
+    const Condition at = ConditionOf(node.input(0));
+    const Node* const less = at.above ? MakerOf(node.input(2), "Sub", 2) : nullptr;
+    const Node* const exp = less != nullptr && IsNumber(less->input(1), 1)
+                                ? MakerOf(less->input(0), "Exp", 1)
+                                : nullptr;
+    return exp != nullptr && exp->input(0) == at.of && node.input(1) == at.of &&
+           Be(node, "Elu", {at.of});
   }
 
   bool Sum(const Node& node) {
@@ -298,6 +448,7 @@ class IdiomReader : public Rewriter {
   }
 
   std::map<std::string, const Node*> makers_;
+  std::map<std::string, Slopes> slopes_;
   std::map<std::string, int> readers_;
   std::map<std::string, std::pair<int64_t, std::vector<std::string>>> concats_;  // Axis and inputs.
 };
@@ -308,7 +459,6 @@ const IdiomReader::Row IdiomReader::kRows[] = {
     {"Div", 2, &IdiomReader::Div},
     {"Einsum", 1, &IdiomReader::Einsum},
     {"Log", 1, &IdiomReader::Log},
-    {"Max", 2, &IdiomReader::Max},
     {"Mul", 2, &IdiomReader::Mul},
     {"Pow", 2, &IdiomReader::Pow},
     {"Reciprocal", 1, &IdiomReader::Reciprocal},

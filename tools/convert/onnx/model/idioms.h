@@ -10,10 +10,10 @@
 namespace ulfd::convert {
 
 // Replaces what models compute by hand though ONNX has an operator for it, so that it is optimised
-// as that: sigmoids, softmaxes and softplus made of exponentials; Relu made of Max, of Where or of
-// a product with x > 0; sums and products with what is negated or inverted; Where of Not; Concat of
-// Concat; Einsum that is a sum or a product with a matrix; products that are transposed.  What the
-// parts are read for elsewhere stays.
+// as that: sigmoids, softmaxes and softplus made of exponentials; Relu, LeakyRelu and PRelu made of
+// whatever is linear on either side of 0; sums and products with what is negated or inverted; Where
+// of Not; Concat of Concat; Einsum that is a sum or a product with a matrix; products that are
+// transposed.  Parts that are read elsewhere stay.
 void ReadIdioms(onnx::GraphProto& graph, int64_t opset);
 
 }  // namespace ulfd::convert
