@@ -214,8 +214,20 @@ class NoticeCollector final : public ModelObserver {
 };
 
 // Settings that are good and do what nobody may have meant.
-std::vector<std::string> NoticesOf(const ServerConfig& settings) {
+std::vector<std::string> NoticesOf(const ServerConfig& settings, const Security& security) {
   std::vector<std::string> notices;
+  const auto check_clients = [&](const std::string& whose, const auto& clients) {
+    for (const std::string& client : security.WithoutToken(clients)) {
+      notices.push_back(absl::StrCat(whose, ": client ", Quote(client), " has no token in ",
+                                     settings.authentication().token_file()));
+    }
+  };
+  check_clients("authentication.allowed_clients", settings.authentication().allowed_clients());
+  check_clients("authentication.admin_clients", settings.authentication().admin_clients());
+  for (const config::v1::ModelConfig& model : settings.models()) {
+    check_clients(absl::StrCat("model ", Quote(model.name()), ": allowed_clients"),
+                  model.allowed_clients());
+  }
   const std::string& admin = settings.admin_address();
   if (!admin.empty() && !ReachableFromHereOnly(admin) &&
       settings.authentication().admin_clients().empty() &&
@@ -252,7 +264,6 @@ absl::Status Daemon::Start() {
     if (std::getenv(name) == nullptr) continue;
     logger_.Warning("libgomp may bind the whole daemon to one CPU", {{"variable", name}});
   }
-  for (const std::string& notice : NoticesOf(options_.settings)) logger_.Warning(notice);
   if (tracer_ != nullptr) {
     const config::v1::Tracing& tracing = options_.settings.tracing();
     trace_exporter_ = std::make_unique<TraceExporter>(
@@ -262,6 +273,9 @@ absl::Status Daemon::Start() {
         *tracer_, logger_);
   }
   ASSIGN_OR_RETURN(security_, Security::Create(options_.settings, logger_));
+  for (const std::string& notice : NoticesOf(options_.settings, *security_)) {
+    logger_.Warning(notice);
+  }
   redis_ = std::make_unique<engine::RedisClusters>(RedisOptionsOf(options_.settings));
   ASSIGN_OR_RETURN(ModelManagerOptions manager, LoadingOptions(options_, *redis_, plugins_));
   for (const auto& [name, state] : manager.operator_states) {
@@ -557,8 +571,8 @@ Daemon::~Daemon() {
 absl::Status CheckRepository(const Options& options, std::vector<std::string>& notices) {
   RETURN_IF_ERROR(WorkerCpus(options.settings).status());
   Logger quiet(LogLevel::kError, *ParseLogFormat(options.settings.logging().format()));
-  RETURN_IF_ERROR(Security::Create(options.settings, quiet).status());
-  notices = NoticesOf(options.settings);
+  ASSIGN_OR_RETURN(const auto security, Security::Create(options.settings, quiet));
+  notices = NoticesOf(options.settings, *security);
   engine::LayerPlugins plugins;
   const engine::RedisClusters redis(RedisOptionsOf(options.settings));
   RETURN_IF_ERROR(redis.CheckFiles());

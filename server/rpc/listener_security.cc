@@ -171,6 +171,17 @@ absl::StatusOr<ModelChoice> Security::Identify(const grpc::ServerContext& call,
   return choice;
 }
 
+std::vector<std::string> Security::WithoutToken(
+    const google::protobuf::RepeatedPtrField<std::string>& clients) const {
+  std::vector<std::string> without;
+  for (const std::string& client : clients) {
+    if (tokens_ != nullptr && client != "*" && !tokens_->Get()->Knows(client)) {
+      without.push_back(client);
+    }
+  }
+  return without;
+}
+
 void Security::Collect(MetricPage& page) const {
   const auto add = [&](const char* of, const auto* value) {
     if (value == nullptr) return;

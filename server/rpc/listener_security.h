@@ -45,6 +45,10 @@ class Security {
   absl::StatusOr<ModelChoice> Identify(const grpc::ServerContext& call,
                                        absl::StatusOr<ModelChoice> choice) const;
 
+  // Of `clients`, those who have no token although calls want one: nobody is let in as them.
+  std::vector<std::string> WithoutToken(
+      const google::protobuf::RepeatedPtrField<std::string>& clients) const;
+
   // Adds what operators want to know.
   void Collect(MetricPage& page) const;
 

@@ -76,6 +76,11 @@ absl::StatusOr<TokenTable> TokenTable::Parse(absl::string_view text, absl::strin
   return table;
 }
 
+bool TokenTable::Knows(absl::string_view client) const {
+  return std::any_of(entries_.begin(), entries_.end(),
+                     [client](const Entry& entry) { return entry.name == client; });
+}
+
 const std::string* TokenTable::Find(absl::string_view token) const {
   // Digests of what a stranger sends are compared: their timing would not help to guess a token
   // even if it differed.  It does not: every entry is looked at, in constant time.

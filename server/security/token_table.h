@@ -28,6 +28,9 @@ class TokenTable {
   // The client's name, or null.  The time that it takes tells nothing about the tokens.
   const std::string* Find(absl::string_view token) const;
 
+  // Whether a client of that name has a token.
+  bool Knows(absl::string_view client) const;
+
   size_t size() const { return entries_.size(); }
   bool operator==(const TokenTable& other) const { return entries_ == other.entries_; }
 

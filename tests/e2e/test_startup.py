@@ -180,10 +180,14 @@ class StartupTest(unittest.TestCase):
         tokens = self.config("somebody 0123456789abcdef\n", "tokens")
         path = self.config(f'model_repository: "{self.models}"\nadmin_address: "0.0.0.0:8503"\n'
                            'http_address: "10.99.99.99"\nmodel_link_targets: "/nowhere"\n'
-                           f'authentication {{ token_file: "{tokens}" }}\n' + FAST)
+                           f'authentication {{ token_file: "{tokens}" allowed_clients: ["somebody", "anna"] }}\n'
+                           'models { name: "stamp" allowed_clients: "*" allowed_clients: "bert" }\n' + FAST)
         code, text = self.run_ulfd(f"--config={path}", "--check_config")
         self.assertEqual(code, 0, text)
-        for notice in ("admin_address: 0.0.0.0:8503 asks nobody who they are",
+        self.assertNotIn('"somebody"', text)
+        for notice in ('authentication.allowed_clients: client "anna" has no token in ' + tokens,
+                       'model "stamp": allowed_clients: client "bert" has no token in ' + tokens,
+                       "admin_address: 0.0.0.0:8503 asks nobody who they are",
                        "grpc_address: 0.0.0.0 with tokens without tls",
                        "model_link_targets: /nowhere is no directory",
                        "cannot listen on 10.99.99.99:0 for http_address: "):
