@@ -23,6 +23,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::chrono::seconds kPatience(5);
 constexpr size_t kMaxNameBytes = 100;
+constexpr uint32_t kPartitions = 256;
 // Rows that are under way at a time.
 constexpr size_t kRowsAtOnce = 2000;
 
@@ -173,6 +174,11 @@ class RowWriter {
 };
 
 absl::Status CheckSame(const pb::StoredTable& there, const pb::StoredTable& wanted) {
+  if (there.partitions() != wanted.partitions()) {
+    return absl::InvalidArgumentError(absl::StrCat("is there with ", there.partitions(),
+                                                   " partitions, not ", wanted.partitions(),
+                                                   ": choose another name"));
+  }
   if (there.dim() == wanted.dim() && there.format() == wanted.format()) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat("is there with rows of ", there.dim(), " values, ",
                                                  there.format(), ", not of ", wanted.dim(), ", ",
@@ -196,7 +202,9 @@ absl::Status WriteTable(RedisCluster& cluster, const RedisTableOptions& options,
                         const RowReport& report, RowSorter& rows, const WriteProgress& progress) {
   ASSIGN_OR_RETURN(const auto there, ReadTable(cluster, options.table));
   pb::StoredTable stored = DescribeRows(rows, report);
-  stored.set_partitions(there.has_value() ? there->partitions() : options.partitions);
+  stored.set_partitions(options.partitions > 0 ? options.partitions
+                        : there.has_value()    ? there->partitions()
+                                               : kPartitions);
   if (there.has_value()) RETURN_IF_ERROR(CheckSame(*there, stored));
   ASSIGN_OR_RETURN(const std::string digest, DigestOf(rows, stored.partitions()));
   stored.set_digest(digest);

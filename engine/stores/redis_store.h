@@ -47,8 +47,9 @@ absl::StatusOr<std::unique_ptr<const RowStore>> OpenRedis(std::shared_ptr<RedisC
 
 struct RedisTableOptions {
   std::string table;  // At most 100 letters, digits, "_", "-", "." and ":".
-  // Hash tags that its rows are spread over, 1 to 16384; used for a new table alone.
-  uint32_t partitions = 256;
+  // Hash tags that its rows are spread over, 1 to 16384.  0: those of the table that is there, or
+  // 256.
+  uint32_t partitions = 0;
 };
 
 // Writes the rows of a sorter that is not finished yet, and then what says that they are there.

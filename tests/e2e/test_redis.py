@@ -322,6 +322,10 @@ class RedisTest(AdminDaemonTest):
         code, _, err = push(self.cluster, source, "items")
         self.assertEqual(code, 1)
         self.assertIn("is there with rows of 4 values, fp32, not of 5, fp32", err)
+        code, _, err = push(self.cluster, os.path.join(self.repository, "shop", "1", "item_table"), "item_table",
+                            "--partitions=7")
+        self.assertEqual(code, 1)
+        self.assertIn("is there with 256 partitions, not 7", err)
         # Nothing of it is written.
         with open(source, "w", encoding="utf-8") as file:
             file.write("1,9,9,9,9\n2,9,9,9,9\n2,9,9,9,9\n")

@@ -115,7 +115,7 @@ class CountingSink final : public engine::RowSink {
 struct BuildOptions {
   std::string out, to = "file";
   const RedisFlags* redis = nullptr;
-  int64_t partitions = 256;
+  int64_t partitions = 0;
   absl::Span<const std::string> inputs;
   engine::RowFormat format = engine::RowFormat::kFp32;
   int64_t memory_bytes = 0;
@@ -287,8 +287,9 @@ absl::Status RunTable(Args args) {
   int64_t memory_mib = 256, epoch = 0, base_epoch = 0;
   FlagSet flags(kSynopsis, kDescription);
   flags.Add("to", "build: file, rocksdb or redis.", &options.to);
-  flags.Add("partitions", "--to=redis: hash tags that a new table is spread over.",
-            &options.partitions, 1, 16384);
+  flags.Add("partitions",
+            "--to=redis: hash tags that the table is spread over; 0: as it is, or 256.",
+            &options.partitions, 0, 16384);
   flags.Add("rows", "build: fp32, fp16, bf16, or int8: a byte per value, scale and offset per row.",
             &format_name);
   flags.Add(
