@@ -1,7 +1,9 @@
 // ulf compare: golden tensors against ours, or the scores of two versions.
 // SPDX-License-Identifier: Apache-2.0
 #include <cstdio>
+#include <filesystem>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -87,7 +89,13 @@ absl::Status RunCompare(Args args) {
   RETURN_IF_ERROR(flags.Only(models, "two models with --requests",
                              {"score", "column", "top_k", "labels", "backend", "precision"}));
   RETURN_IF_ERROR(flags.Only(!models, "two files of tensors", {"model"}));
-  RETURN_IF_ERROR(flags.Only(models || flags.IsSet("model"), "models", {"epoch", "layer_plugins"}));
+  RETURN_IF_ERROR(
+      flags.Only(models || flags.IsSet("model"), "models", {"epoch", "layer_plugins", "redis"}));
+  RETURN_IF_ERROR(model_flags.redis().Check());
+  std::error_code ignored;
+  if (!models && std::filesystem::is_directory(positional[0], ignored)) {
+    return UsageError(absl::StrCat(positional[0], " is a directory: two models want --requests"));
+  }
   if (models) {
     return CompareScores(positional[0], positional[1], scores, tolerance, model_flags);
   }

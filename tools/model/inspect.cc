@@ -121,7 +121,8 @@ absl::Status RunInspect(Args args) {
   model_flags.AddTables(flags);
   ASSIGN_OR_RETURN(const std::vector<std::string> positional, flags.Parse(args, 0, 1));
   if (types != positional.empty()) return UsageError("one of MODELDIR and --types is needed");
-  RETURN_IF_ERROR(flags.Only(!types, "a model", {"epoch"}));
+  RETURN_IF_ERROR(flags.Only(!types, "a model", {"epoch", "redis"}));
+  RETURN_IF_ERROR(model_flags.redis().Check());
   if (types) {
     PrintTypes(json);
     return absl::OkStatus();

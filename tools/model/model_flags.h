@@ -19,8 +19,7 @@
 
 namespace ulfd::tools {
 
-// The directory itself, or the highest version of a model's directory: one that holds nothing but
-// versions.
+// The directory itself, or the highest version of a model's directory: one that holds no graph.
 std::string VersionDirectory(const std::string& directory);
 
 // The flags and what they load.  Lives as long as the models that use its types.
