@@ -36,6 +36,23 @@ def convolutions_of_steps(g):
         g.output(g.node("Transpose", [y], y.array.transpose(0, 2, 1), perm=[0, 2, 1]))
 
 
+def gates_of_steps(g):
+    """DeepCTR's Dice of steps: normalised channel by channel, channels before steps."""
+    x = g.input("x", g.random.randn(ADS, 6, 3).astype(np.float32))
+    t = g.node("Transpose", [x], x.array.transpose(0, 2, 1), perm=[0, 2, 1])
+    bias, mean = [g.constant(g.random.randn(3).astype(np.float32)) for _ in range(2)]
+    scale, variance = [g.constant((g.random.rand(3) + 0.5).astype(np.float32)) for _ in range(2)]
+    column = [v.array[:, None] for v in (scale, bias, mean, variance)]
+    z = (t.array - column[2]) / np.sqrt(column[3] + 1e-5) * column[0] + column[1]
+    normal = g.node("BatchNormalization", [t, scale, bias, mean, variance], z)
+    p = g.node("Sigmoid", [normal], 1 / (1 + np.exp(-z)))
+    alpha = g.constant(g.random.rand(3, 1).astype(np.float32))
+    rest = g.binary("Mul", g.binary("Sub", g.constant(np.float32(1)), p), alpha)
+    y = g.binary("Add", g.binary("Mul", rest, t), g.binary("Mul", p, t))
+    g.output(g.node("Transpose", [y], y.array.transpose(0, 2, 1), perm=[0, 2, 1]))
+    g.output(g.node("ReduceMax", [normal], z.max(2), axes=[2], keepdims=0))
+
+
 def convolutions_of_single_rows(g):
     """Steps as an image of one row or one column (NextItNet), dilated and padded along them."""
     x = g.input("x", g.random.randn(ADS, 6, 3).astype(np.float32))
@@ -502,7 +519,7 @@ def dropout_on(g):
     g.output(g.node("Dropout", [x, on[1], on[0]], x.array))
 
 
-PATTERNS = [convolutions_of_steps, convolutions_of_single_rows, convolutions_of_whole_rows,
+PATTERNS = [gates_of_steps, convolutions_of_steps, convolutions_of_single_rows, convolutions_of_whole_rows,
             convolutions_of_patches, constants_of_all_types, computed_bias, dropout_off, causal_convolution, parts_without_anything, sequences,
             chunks, normalised_constants, tangent,
             attention_of_today, groups_normalised, einsum_with_diagonals, arithmetic_of_constants,

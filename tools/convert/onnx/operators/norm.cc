@@ -337,7 +337,7 @@ absl::Status NormaliseByRows(OnnxNode& node, const OnnxValue& x) {
 }
 
 absl::Status BatchNormalization(OnnxNode& node) {
-  ASSIGN_OR_RETURN(const OnnxValue x, node.value(0));
+  ASSIGN_OR_RETURN(OnnxValue x, node.value(0));
   if (x.rank() < 2) return absl::UnimplementedError(absl::StrCat("of shape ", DimsText(x.dims)));
   if (IntAttribute(node.node, "training_mode", 0) != 0) return NormaliseByRows(node, x);
   ChannelNorm norm;
@@ -353,10 +353,14 @@ absl::Status BatchNormalization(OnnxNode& node) {
                                                      DimsText(x.dims)));
     }
   }
-  ASSIGN_OR_RETURN(const std::string in, node.graph.PlainAlong(x, {1}));
+  const std::vector<int> order = TensorOrder(node.graph, x), back = Inverse(order);
+  if (!order.empty()) x = Reordered(x, order);
+  const int channel = order.empty() ? 1 : back[1];
+  ASSIGN_OR_RETURN(const std::string in, node.graph.PlainAlong(x, {channel}));
   const std::string out = node.Top();
-  RETURN_IF_ERROR(AddNorm(node.builder(), node.name, in, 1, norm, out));
-  node.Set(out, x.dims);
+  RETURN_IF_ERROR(AddNorm(node.builder(), node.name, in, channel, norm, out));
+  const OnnxValue y = node.graph.Whole(out, x.dims);
+  node.Set(order.empty() ? y : Reordered(y, back));
   return absl::OkStatus();
 }
 
