@@ -278,5 +278,28 @@ def gated_columns(g, shapes):
     shapes[o] = (n,)
 
 
+def dice(g, shapes):
+    """A layer whose values are scaled where a sigmoid of them is small, written out in one of four ways."""
+    t = pick(g, flat(g, shapes))
+    n = int(g.rng.integers(1, 9))
+    x = fc(g, t, shapes[t][0], n)
+    mul, add, sub = 'multiply_layer', 'add_layer', 'sub_layer'
+    z = g.add('bn_layer', [x], '', [g.w(n), g.positive(n), g.w(n), g.positive(n)]) if g.rng.integers(3) else x
+    p = g.add('sigmoid_layer', [z])
+    gamma, one = constant(g, g.w(n), [n]), constant(g, [1.0], [1])
+    form = int(g.rng.integers(4))
+    if form == 0:
+        rest = g.add(mul, [g.add(mul, [gamma, g.add(sub, [one, p])]), x])
+        o = g.add(add, [g.add(mul, [p, x]), rest])
+    elif form == 1:
+        rest = g.add(mul, [g.add(sub, [one, p]), g.add(mul, [gamma, x])])
+        o = g.add(add, [rest, g.add(mul, [x, p])])
+    elif form == 2:
+        o = g.add(mul, [x, g.add(add, [p, g.add(mul, [gamma, g.add(sub, [one, p])])])])
+    else:
+        o = g.add(mul, [p, x])
+    shapes[o] = (n,)
+
+
 PATTERNS = (pooled_chains, parallel_fcs, fc_fc, constants, affine_chain, bn_fc, block_fc, scaled_fc, dot_attention, row_dots,
-            repeated_user, gated_columns)
+            repeated_user, gated_columns, dice)

@@ -31,6 +31,8 @@ constexpr Pass kPasses[] = {
     {.name = "operands", .same_bits = false, .run = &TransposeOperands},
     // Arithmetic with constants becomes one bn_layer.
     {.name = "affine_chains", .reassociates = true, .run = &FuseAffineChains},
+    // A sigmoid of x that chooses between x and a multiple of it becomes one dice_layer.
+    {.name = "dice", .reassociates = true, .run = &FuseDice},
     // Brings fully connected layers into the form that the next passes work on.
     {.name = "fully_connected", .same_bits = false, .run = &UnifyFullyConnected},
     // Folds batch normalisation into the weights before or behind it.

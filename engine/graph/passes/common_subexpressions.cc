@@ -84,6 +84,14 @@ absl::Status Merge(GraphEditor& editor, int index, std::vector<ValueId>& equal) 
   return absl::OkStatus();
 }
 
+// Whether the node is a reshape to the shape that is there.
+bool IsSame(const GraphEditor& editor, int index) {
+  const Node& node = editor.node(index);
+  return editor.semantics(index).op == Semantics::Op::kReshape &&
+         editor.SameSpec(node.inputs[0], node.outputs[0]) && !editor.IsOutput(node.outputs[0]) &&
+         !editor.Readers(node.outputs[0]).empty();
+}
+
 }  // namespace
 
 absl::Status MergeCommonSubexpressions(GraphEditor& editor) {
@@ -91,6 +99,11 @@ absl::Status MergeCommonSubexpressions(GraphEditor& editor) {
   HashMap<std::string, std::vector<ValueId>> made;
   for (int i = 0; i < editor.size();) {
     const Node& node = editor.node(i);
+    if (IsSame(editor, i)) {
+      RETURN_IF_ERROR(editor.Redirect(node.outputs[0], node.inputs[0],
+                                      absl::StrCat(node.Label(), " changes nothing")));
+      continue;
+    }
     const std::string key = numbering.KeyOf(i);
     const auto [it, is_new] =
         key.empty() ? std::pair(made.end(), true) : made.try_emplace(key, node.outputs);

@@ -17,6 +17,7 @@ absl::Status RewriteSums(GraphEditor& editor);
 absl::Status TransposeOperands(GraphEditor& editor);
 absl::Status MergeCommonSubexpressions(GraphEditor& editor);
 absl::Status FuseAffineChains(GraphEditor& editor);
+absl::Status FuseDice(GraphEditor& editor);
 absl::Status UnifyFullyConnected(GraphEditor& editor);
 absl::Status FoldBatchNorm(GraphEditor& editor);
 absl::Status ReadColumnBlocks(GraphEditor& editor);

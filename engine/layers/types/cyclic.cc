@@ -3,6 +3,7 @@
 #include "engine/layers/types/cyclic.h"
 
 #include <cmath>
+#include <initializer_list>
 #include <memory>
 #include <string>
 #include <utility>
@@ -139,19 +140,31 @@ constexpr LayerType kTypes[] = {
              .example_param = "bn_param { eps: 0.001 }"}},
 };
 
+std::vector<Weight> WeightsOf(std::initializer_list<absl::Span<const float>> parameters) {
+  std::vector<Weight> weights;
+  for (const absl::Span<const float> values : parameters) {
+    Weight& weight = weights.emplace_back();
+    weight.dims = {static_cast<int64_t>(values.size())};
+    weight.data = values;
+  }
+  return weights;
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Layer>> MakeBatchNorm(absl::Span<const float> mean,
                                                      absl::Span<const float> scale,
                                                      absl::Span<const float> beta) {
   const float variance = 1;
-  std::vector<Weight> weights;
-  for (absl::Span<const float> values : {beta, scale, mean, absl::MakeConstSpan(&variance, 1)}) {
-    Weight& weight = weights.emplace_back();
-    weight.dims = {static_cast<int64_t>(values.size())};
-    weight.data = values;
-  }
+  const std::vector<Weight> weights =
+      WeightsOf({beta, scale, mean, absl::MakeConstSpan(&variance, 1)});
   return Cyclic::Make(Semantics::Op::kBatchNorm, weights, 0);
+}
+
+absl::StatusOr<std::unique_ptr<Layer>> MakeDice(absl::Span<const float> gamma,
+                                                absl::Span<const float> mean,
+                                                absl::Span<const float> var) {
+  return Cyclic::Make(Semantics::Op::kDice, WeightsOf({gamma, mean, var}), 0);
 }
 
 absl::Span<const LayerType> CyclicLayers() { return kTypes; }

@@ -1,4 +1,4 @@
-// Batch normalisation as a building block of graph passes.
+// Batch normalisation and dice as building blocks of graph passes.
 // SPDX-License-Identifier: Apache-2.0
 #ifndef ULFD_ENGINE_LAYERS_TYPES_CYCLIC_H_
 #define ULFD_ENGINE_LAYERS_TYPES_CYCLIC_H_
@@ -17,6 +17,10 @@ namespace ulfd::engine {
 absl::StatusOr<std::unique_ptr<Layer>> MakeBatchNorm(absl::Span<const float> mean,
                                                      absl::Span<const float> scale,
                                                      absl::Span<const float> beta);
+// y = p * x + (1 - p) * gamma * x with p = sigmoid((x - mean) / sqrt(var)); as above.
+absl::StatusOr<std::unique_ptr<Layer>> MakeDice(absl::Span<const float> gamma,
+                                                absl::Span<const float> mean,
+                                                absl::Span<const float> var);
 
 }  // namespace ulfd::engine
 

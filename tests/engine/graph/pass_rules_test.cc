@@ -271,6 +271,79 @@ TEST_F(PassRules, AffineChainsEndWhereTheyMust) {
       0);
 }
 
+// -------------------------------------------------------------------------------------------- dice
+
+// p = sigmoid(bn(a)) and gamma, of four columns; `rest` ends in y.
+std::string Gated(const std::string& rest) {
+  return Constant("gamma", {4}, {"0.25", "-0.5", "0", "2"}) + Constant("one", {1}, {"1"}) +
+         Constant("mean", {4}, {"0.5", "-1", "0", "3"}) +
+         Constant("scale", {4}, {"2", "0.5", "1", "0.25"}) + Layer("sub", {"a", "mean"}, "b") +
+         Layer("multiply", {"b", "scale"}, "c") + Layer("sigmoid", {"c"}, "p") + rest;
+}
+
+TEST_F(PassRules, WhatChoosesBetweenXAndAMultipleIsDice) {
+  const std::vector<std::string> passes = {"constant_folding", "affine_chains", "dice"};
+  for (const std::string& rest : std::vector<std::string>{
+           // gamma * (1 - p) * x + p * x,
+           Layer("sub", {"one", "p"}, "q") + Layer("multiply", {"gamma", "q"}, "r") +
+               Layer("multiply", {"r", "a"}, "s") + Layer("multiply", {"p", "a"}, "t") +
+               Layer("add", {"s", "t"}, "y"),
+           // (1 - p) * (gamma * x) + x * p,
+           Layer("sub", {"one", "p"}, "q") + Layer("multiply", {"gamma", "a"}, "r") +
+               Layer("multiply", {"q", "r"}, "s") + Layer("multiply", {"a", "p"}, "t") +
+               Layer("add", {"t", "s"}, "y"),
+           // x * (p + gamma * (1 - p)),
+           Layer("sub", {"one", "p"}, "q") + Layer("multiply", {"gamma", "q"}, "r") +
+               Layer("add", {"p", "r"}, "s") + Layer("multiply", {"a", "s"}, "y"),
+           // gamma * x + p * (x - gamma * x),
+           Layer("multiply", {"gamma", "a"}, "r") + Layer("sub", {"a", "r"}, "s") +
+               Layer("multiply", {"p", "s"}, "t") + Layer("add", {"r", "t"}, "y"),
+           // and p * x, where gamma is 0.
+           Layer("multiply", {"p", "a"}, "y")}) {
+    EXPECT_GE(Rewrites(Gated(rest), passes, 1e-6), 1) << rest;
+    EXPECT_EQ(Count("dice"), 1) << rest;
+    EXPECT_EQ(Count("sigmoid"), 0) << rest;
+    Rewrites(Gated(rest), passes, 0, /*exact=*/true);
+    EXPECT_EQ(Count("dice"), 0) << rest;
+  }
+  // Of x itself.
+  EXPECT_EQ(
+      Rewrites(Layer("sigmoid", {"a"}, "p") + Layer("multiply", {"p", "a"}, "y"), passes, 1e-6), 1);
+  EXPECT_EQ(steps_, std::vector<std::string>{"dice_layer"});
+}
+
+TEST_F(PassRules, GatesOfOtherThingsAreNoDice) {
+  const std::vector<std::string> passes = {"constant_folding", "affine_chains", "dice"};
+  const std::string q = Layer("sub", {"one", "p"}, "q"), px = Layer("multiply", {"p", "a"}, "t");
+  for (const std::string& rest : std::vector<std::string>{
+           // Another tensor, p squared, something added, 1 - p, and a gate that is read elsewhere.
+           Layer("multiply", {"p", "u"}, "y"), px + Layer("multiply", {"t", "p"}, "y"),
+           Layer("add", {"b", "one"}, "r") + Layer("multiply", {"p", "r"}, "y"),
+           q + Layer("multiply", {"q", "a"}, "y"), px + Layer("add", {"t", "p"}, "y"),
+           px + Layer("tanh", {"p"}, "r") + Layer("add", {"t", "r"}, "y")}) {
+    Rewrites(Gated(rest), passes, 1e-6);
+    EXPECT_EQ(Count("dice"), 0) << rest;
+  }
+  const std::string inputs = case_.manifest;
+  case_.manifest = inputs + "outputs: \"p\" outputs: \"y\"\n";
+  Rewrites(Gated(Layer("multiply", {"p", "a"}, "y")), passes, 1e-6);
+  EXPECT_EQ(Count("dice"), 0);
+  case_.manifest = inputs;
+  // A gate that falls.
+  Rewrites(Constant("n", {1}, {"-1"}) + Layer("multiply", {"a", "n"}, "c") +
+               Layer("sigmoid", {"c"}, "p") + Layer("multiply", {"p", "a"}, "y"),
+           passes, 1e-6);
+  EXPECT_EQ(Count("dice"), 0);
+}
+
+TEST_F(PassRules, ReshapesToTheSameShapeAreDropped) {
+  EXPECT_EQ(Rewrites(Layer("reshape", {"a"}, "b", "reshape_param { shape: -1 shape: 4 }") +
+                         Layer("tanh", {"b"}, "y"),
+                     {"common_subexpressions"}),
+            1);
+  EXPECT_EQ(steps_, std::vector<std::string>{"tanh_layer"});
+}
+
 // ------------------------------------------------------------------------- fully connected layers
 
 constexpr char kFuse[] = "fuse_param { common_input_index: 0 }";

@@ -42,6 +42,7 @@ std::set<std::string> Prerequisites(const std::string& name) {
       {"fc_fc", {"fully_connected"}},
       {"item_split", {"fully_connected", "column_blocks"}},
       {"user_split", {"fully_connected", "column_blocks"}},
+      {"dice", {"constant_folding"}},
       {"epilogue", {"fully_connected"}},
       {"parallel_fc", {"fully_connected", "column_blocks", "epilogue"}},
   };
