@@ -242,7 +242,6 @@ absl::Status CheckAll(Options& options) {
     return absl::InvalidArgumentError(
         absl::StrCat("redis_clusters: \"", cluster.name(), "\" is there twice"));
   }
-  RETURN_IF_ERROR(CheckPlaces(options));
   return CheckSecurity(options);
 }
 
@@ -291,6 +290,7 @@ absl::StatusOr<Options> LoadOptions(const Flags& flags) {
   options.config_text = std::move(text);
   options.port_file = flags.port_file;
   RETURN_IF_ERROR(CheckAll(options));
+  RETURN_IF_ERROR(CheckPlaces(options));
   RETURN_IF_ERROR(engine::IsaOfEnvironment().status());
   return options;
 }

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "server/config/options.h"
 #include "tests/testing/temp_dir.h"
 
@@ -67,6 +68,20 @@ TEST_F(ConfigReloadTest, WhatTakesARestartIsRefusedByName) {
   dir_.Write("server.textproto", "wrokers: 4");
   EXPECT_THAT(ReadConfigure(options).status().ToString(), HasSubstr("INVALID_ARGUMENT"));
   EXPECT_THAT(ReadConfigure(Options()).status().ToString(), HasSubstr("without --config"));
+}
+
+// They cannot change, and an operator may be in a hurry.
+TEST_F(ConfigReloadTest, PlacesThatWentAwayDoNotVetoAChange) {
+  for (const char* setting : {"hot_ids_directory: \"$\"", "deltas { fold_directory: \"$\" }",
+                              "state_file: \"$/state\"", "admin_address: \"unix:$/socket\""}) {
+    const std::string place = dir_.File("place");
+    std::filesystem::create_directory(place);
+    const std::string text = absl::StrReplaceAll(setting, {{"$", place}});
+    const Options options = Start(text);
+    std::filesystem::remove(place);
+    dir_.Write("server.textproto", absl::StrCat(text, " models { name: \"a\" }"));
+    EXPECT_TRUE(ReadConfigure(options).ok()) << ReadConfigure(options).status();
+  }
 }
 
 TEST_F(ConfigReloadTest, WhatIsNoFileIsRefusedAtOnce) {
