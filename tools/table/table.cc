@@ -279,6 +279,23 @@ absl::Status Build(const BuildOptions& options) {
   return UsageError(absl::StrCat("--to: ", options.to, ", want file, rocksdb or redis"));
 }
 
+// The actions that read tables alone.
+absl::Status Look(absl::Span<const std::string> words) {
+  const std::string& action = words[0];
+  if (action == "export" && words.size() <= 3) {
+    return Export(words[1],
+                  words.size() == 3 ? NewFile::Create(words[2]) : NewFile::StandardOutput());
+  }
+  if ((action == "inspect" || action == "verify") && words.size() == 2) {
+    return action == "inspect" ? Inspect(words[1]) : Verify(words[1]);
+  }
+  if (action == "diff" && (words.size() == 3 || words.size() == 4)) {
+    return DiffTables(words[1], words[2], words.size() == 4 ? words[3] : "");
+  }
+  return UsageError(absl::StrCat("\"", action, "\": want build OUT INPUT..., inspect FILE, verify ",
+                                 "FILE, export FILE [OUT], diff FROM TO [PREFIX] or push DIR"));
+}
+
 }  // namespace
 
 absl::Status RunTable(Args args) {
@@ -337,18 +354,7 @@ absl::Status RunTable(Args args) {
     options.redis = &model_flags.redis();
     return Build(options);
   }
-  if (action == "export" && words.size() <= 3) {
-    return Export(words[1],
-                  words.size() == 3 ? NewFile::Create(words[2]) : NewFile::StandardOutput());
-  }
-  if ((action == "inspect" || action == "verify") && words.size() == 2) {
-    return action == "inspect" ? Inspect(words[1]) : Verify(words[1]);
-  }
-  if (action == "diff" && (words.size() == 3 || words.size() == 4)) {
-    return DiffTables(words[1], words[2], words.size() == 4 ? words[3] : "");
-  }
-  return UsageError(absl::StrCat("\"", action, "\": want build OUT INPUT..., inspect FILE, verify ",
-                                 "FILE, export FILE [OUT], diff FROM TO [PREFIX] or push DIR"));
+  return Look(words);
 }
 
 }  // namespace ulfd::tools
