@@ -183,7 +183,8 @@ class RpcCall {
   virtual ~RpcCall() = default;
 
   // It has come.  On a receiving thread, as all of these; must not block, and sees to it that the
-  // call is finished.
+  // call is finished.  Who hands it on, to be finished elsewhere, lets no exception out from then
+  // on.
   virtual void Answer() = 0;
   // Asks for the next call of the method.
   virtual void AwaitNext() = 0;
@@ -193,6 +194,15 @@ class RpcCall {
   virtual void Over() {}
 
   CallReceiver& receiver() { return receiver_; }
+  // Want of memory in `step` ends the call, not the process.
+  template <typename Step>
+  void OrNoMemory(Step step) {
+    try {
+      step();
+    } catch (const std::bad_alloc&) {
+      Finish({grpc::StatusCode::RESOURCE_EXHAUSTED, "no memory"});
+    }
+  }
   // Looks at a message of the call before it parses it; an error is for the client.  Its memory
   // counts until Forget.
   grpc::Status Read(grpc::ByteBuffer& bytes, const MessageScan& scan,
@@ -222,6 +232,11 @@ class RpcCall {
  private:
   void OnReceived(bool ok) {
     if (!ok) return Release();  // The server shuts down, and nothing else will be heard of it.
+    OrNoMemory([this] { Begin(); });
+    AwaitNext();
+    StepEnded();
+  }
+  void Begin() {
     peer_ = context_.peer();
     bool closing = false;
     connection_ = receiver_.ledger().Begin(peer_, &closing);
@@ -232,8 +247,6 @@ class RpcCall {
     } else {
       Finish(checked);
     }
-    AwaitNext();
-    StepEnded();
   }
   void OnClosed(bool) {
     if (context_.IsCancelled()) cancelled_.store(true, std::memory_order_relaxed);
@@ -330,15 +343,10 @@ class UnaryCall final : public RpcCall {
   void Answer() override {
     asked_ = true;
     receiver().Asked();
-    // Who hands the call on, to be finished elsewhere, lets no exception out from then on.
-    try {
-      const grpc::Status read = Read(bytes_, method_.scan, request_);
-      bytes_.Clear();
-      if (!read.ok()) return Finish(read);
-      method_.answer(*this);
-    } catch (const std::bad_alloc&) {
-      Finish({grpc::StatusCode::RESOURCE_EXHAUSTED, "no memory"});
-    }
+    const grpc::Status read = Read(bytes_, method_.scan, request_);
+    bytes_.Clear();
+    if (!read.ok()) return Finish(read);
+    method_.answer(*this);
   }
   void AwaitNext() override { Await(method_); }
 

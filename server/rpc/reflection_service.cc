@@ -85,7 +85,7 @@ class ReflectionService::Stream final : public RpcCall {
   void Over() override { service_.Remove(this, peer()); }
 
   void OnRead(bool ok) {
-    {
+    OrNoMemory([this, ok] {
       MutexLock lock(mu_);
       reading_ = false;
       asked_ = true;
@@ -94,7 +94,7 @@ class ReflectionService::Stream final : public RpcCall {
       } else if (!finished_) {
         Reply();
       }
-    }
+    });
     StepEnded();
   }
   void OnWritten(bool ok) {
@@ -185,18 +185,20 @@ void ReflectionService::AwaitCalls(CallReceiver& receiver) {
 grpc::Status ReflectionService::Add(Stream* stream, const std::string& peer) {
   MutexLock lock(mu_);
   if (ended_) return ToGrpcStatus(ShuttingDown());
-  const auto it = of_connection_.find(peer);
-  if (!SharesPeer(peer) && it != of_connection_.end() && it->second >= kMaxOfConnection) {
+  std::set<Stream*> added{stream};  // What may find no memory comes before the room is taken.
+  int& own = of_connection_[peer];
+  if (!SharesPeer(peer) && own >= kMaxOfConnection) {
     return {grpc::StatusCode::RESOURCE_EXHAUSTED,
             absl::StrCat("reflection: ", kMaxOfConnection, " streams on this connection already")};
   }
   if (!room_.Take(ClientOf(peer), 1)) {
+    if (own == 0) of_connection_.erase(peer);
     return {grpc::StatusCode::RESOURCE_EXHAUSTED,
             absl::StrCat("reflection: ", streams_.size(), " streams are open, limit ", kMaxStreams,
                          ", of which a part is left to other clients")};
   }
-  streams_.insert(stream);
-  ++of_connection_[peer];
+  streams_.merge(added);
+  ++own;
   return grpc::Status::OK;
 }
 

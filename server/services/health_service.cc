@@ -188,9 +188,9 @@ bool HealthService::MakeRoom(const std::string& address) {
   if (most == of_address_.end() || most->second <= has + 1) return false;
   for (Watcher* watcher : watchers_) {
     if (watcher->address() != most->first) continue;
+    watcher->Finish(TooMany("others have fewer watches"));
     watchers_.erase(watcher);
     Uncount(*watcher);
-    watcher->Finish(TooMany("others have fewer watches"));
     return true;
   }
   return false;
@@ -226,9 +226,12 @@ void HealthService::Add(Watcher* watcher) {
   } else if (watchers_.size() >= kMaxWatches && !MakeRoom(watcher->address())) {
     watcher->Finish(TooMany(absl::StrCat(kMaxWatches, " watches are open already")));
   } else {
+    // What may find no memory comes before what Uncount takes back.
+    int& of_connection = of_connection_[watcher->peer()];
+    int& of_address = of_address_[watcher->address()];
     watchers_.insert(watcher);
-    ++of_connection_[watcher->peer()];
-    ++of_address_[watcher->address()];
+    ++of_connection;
+    ++of_address;
     watcher->Notify(StatusOf(watcher->name()));
   }
 }

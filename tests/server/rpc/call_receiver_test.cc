@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "proto/health.grpc.pb.h"
 #include "proto/predict.grpc.pb.h"
 
 namespace ulfd::server {
@@ -56,6 +57,7 @@ class CallReceiverTest : public ::testing::Test {
     int port = 0;
     builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
     builder.RegisterService(&service_->methods());
+    builder.RegisterAsyncGenericService(&others_);
     builder.AddChannelArgument(GRPC_ARG_ENABLE_PER_MESSAGE_DECOMPRESSION, 0);
     builder.AddChannelArgument(GRPC_ARG_ENABLE_PER_MESSAGE_COMPRESSION, 0);
     receiver_ = std::make_unique<CallReceiver>(
@@ -65,8 +67,9 @@ class CallReceiverTest : public ::testing::Test {
     ASSERT_NE(server_, nullptr);
     service_->AwaitCalls(*receiver_);
     receiver_->Start(threads);
-    stub_ = v1::PredictionService::NewStub(grpc::CreateChannel("127.0.0.1:" + std::to_string(port),
-                                                               grpc::InsecureChannelCredentials()));
+    channel_ = grpc::CreateChannel("127.0.0.1:" + std::to_string(port),
+                                   grpc::InsecureChannelCredentials());
+    stub_ = v1::PredictionService::NewStub(channel_);
   }
   void Shutdown() {
     server_->Shutdown(std::chrono::system_clock::now());
@@ -101,7 +104,9 @@ class CallReceiverTest : public ::testing::Test {
   std::atomic<int> answered_{0};
   std::unique_ptr<Service> service_;
   std::unique_ptr<CallReceiver> receiver_;
+  grpc::AsyncGenericService others_;  // Methods that the service has not.
   std::unique_ptr<grpc::Server> server_;
+  std::shared_ptr<grpc::Channel> channel_;
   std::unique_ptr<v1::PredictionService::Stub> stub_;
 };
 
@@ -113,6 +118,41 @@ TEST_F(CallReceiverTest, ACallThatFindsNoMemoryEndsAlone) {
   });
   v1::ListModelsResponse response;
   EXPECT_EQ(ListModels(seconds(60), &response).error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+  EXPECT_TRUE(ListModels(seconds(60), &response).ok());
+}
+
+// A call of any other method, which finds no memory.
+class Greedy final : public RpcCall {
+ public:
+  static void Await(grpc::AsyncGenericService& service, CallReceiver& receiver) {
+    if (!receiver.Enter()) return;
+    auto* call = new Greedy(service, receiver);
+    service.RequestCall(&call->generic_context(), &call->stream_, receiver.queue(),
+                        receiver.queue(), call->received());
+  }
+  void Finish(const grpc::Status& status) override { stream_.Finish(status, finished()); }
+
+ private:
+  Greedy(grpc::AsyncGenericService& service, CallReceiver& receiver)
+      : RpcCall(receiver), service_(service), stream_(&context()) {}
+  void Answer() override { throw std::bad_alloc(); }
+  void AwaitNext() override { Await(service_, receiver()); }
+
+  grpc::AsyncGenericService& service_;
+  grpc::GenericServerAsyncReaderWriter stream_;
+};
+
+TEST_F(CallReceiverTest, AStreamThatFindsNoMemoryEndsAlone) {
+  ServeAndCount();
+  Greedy::Await(others_, *receiver_);
+  const auto health = grpc::health::v1::Health::NewStub(channel_);
+  for (int i = 0; i < 2; ++i) {
+    grpc::ClientContext context;
+    grpc::health::v1::HealthCheckResponse response;
+    EXPECT_EQ(health->Check(&context, {}, &response).error_code(),
+              grpc::StatusCode::RESOURCE_EXHAUSTED);
+  }
+  v1::ListModelsResponse response;
   EXPECT_TRUE(ListModels(seconds(60), &response).ok());
 }
 
