@@ -29,8 +29,8 @@ class ModelLookup {
   virtual std::optional<ShadowTarget> FindShadow(const std::string& name) const = 0;
   // PERMISSION_DENIED if choice.client may not use the model, whether it is there or not.
   virtual absl::Status CheckAccess(const ModelChoice& choice) const = 0;
-  // Every model and version known, sorted.
-  virtual std::vector<ModelStatus> List() const = 0;
+  // Every model and version known, sorted; with a name that model alone, if it is known.
+  virtual std::vector<ModelStatus> List(const std::string& name = "") const = 0;
   // Versions of the model that serve, ascending.
   virtual std::vector<int64_t> VersionsOf(const std::string& name) const = 0;
   // Labels that name this version of the model.

@@ -381,9 +381,9 @@ void ModelManager::RunFold(const TableFold& fold) {
   OfferFold(handle, job.directory);
 }
 
-std::vector<ModelStatus> ModelManager::List() const {
+std::vector<ModelStatus> ModelManager::List(const std::string& name) const {
   MutexLock lock(mu_);
-  return table_.List(options_.now());
+  return table_.List(options_.now(), name);
 }
 
 std::vector<int64_t> ModelManager::VersionsOf(const std::string& name) const {

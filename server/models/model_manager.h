@@ -81,7 +81,7 @@ class ModelManager final : public ModelLookup {
   absl::Status CheckAccess(const ModelChoice& choice) const override {
     return snapshot()->CheckAccess(choice);
   }
-  std::vector<ModelStatus> List() const override;
+  std::vector<ModelStatus> List(const std::string& name = "") const override;
   std::vector<int64_t> VersionsOf(const std::string& name) const override;
   std::vector<std::string> LabelsOf(const std::string& name, int64_t version) const override;
   bool Ready() const override { return ready_.load(std::memory_order_acquire); }

@@ -246,9 +246,12 @@ ModelTable::Readiness ModelTable::ReadinessOf(const ServedModels& served) const 
   return readiness;
 }
 
-std::vector<ModelStatus> ModelTable::List(TimePoint now) const {
+std::vector<ModelStatus> ModelTable::List(TimePoint now, const std::string& name) const {
   std::vector<ModelStatus> list;
-  for (const auto& [name, entry] : entries_) list.push_back(entry.Status(now));
+  const auto only = entries_.equal_range(name);
+  const auto first = name.empty() ? entries_.begin() : only.first;
+  const auto last = name.empty() ? entries_.end() : only.second;
+  for (auto it = first; it != last; ++it) list.push_back(it->second.Status(now));
   return list;
 }
 

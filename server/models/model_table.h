@@ -71,7 +71,7 @@ class ModelTable {
   // What operators changed, of models that are not there (yet), too.
   OperatorStates operator_states() const;
 
-  std::vector<ModelStatus> List(TimePoint now) const;
+  std::vector<ModelStatus> List(TimePoint now, const std::string& name) const;
   std::vector<std::string> LabelsOf(const std::string& name, int64_t version) const;
 
   // Changes of the set of models; see change_plan.h.

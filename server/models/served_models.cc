@@ -16,10 +16,8 @@ namespace {
 // At most so many names in a message: a repository may hold thousands.
 constexpr size_t kNamesInMessage = 20;
 
-std::string Quoted(std::vector<absl::string_view> names) {
-  std::sort(names.begin(), names.end());
-  const size_t all = names.size();
-  names.resize(std::min(all, kNamesInMessage));
+// The first of `all`.
+std::string Quoted(const std::vector<absl::string_view>& names, size_t all) {
   std::string text = absl::StrJoin(names, ", ", [](std::string* out, absl::string_view name) {
     absl::StrAppend(out, "\"", name, "\"");
   });
@@ -36,15 +34,19 @@ std::string Published(const ServedVersions& model) {
 // Names no model that the client may not use.
 absl::Status UnknownModel(const ServedModels& served, const ModelChoice& choice) {
   std::vector<absl::string_view> names;
+  size_t all = choice.client.has_value() ? 0 : served.models.size();
   for (const auto& [known, versions] : served.models) {
-    if (!choice.client.has_value() || served.access.MayUse(*choice.client, known)) {
-      names.push_back(known);
+    if (choice.client.has_value()) {
+      if (!served.access.MayUse(*choice.client, known)) continue;
+      ++all;
+    } else if (names.size() == kNamesInMessage) {
+      break;  // A stranger's call does not pay for thousands.
     }
+    if (names.size() < kNamesInMessage) names.push_back(known);
   }
-  return absl::NotFoundError(absl::StrCat("model \"", choice.name, "\" is unknown; ",
-                                          served.models.empty()
-                                              ? "the repository holds no model"
-                                              : "models: " + Quoted(std::move(names))));
+  return absl::NotFoundError(absl::StrCat(
+      "model \"", choice.name, "\" is unknown; ",
+      served.models.empty() ? "the repository holds no model" : "models: " + Quoted(names, all)));
 }
 
 absl::Status UnknownLabel(const ServedVersions& model, const ModelChoice& choice) {
@@ -53,9 +55,12 @@ absl::Status UnknownLabel(const ServedVersions& model, const ModelChoice& choice
                                             choice.label, "\"; it has no labels"));
   }
   std::vector<absl::string_view> labels;
-  for (const auto& [label, version] : model.labels) labels.push_back(label);
+  for (const auto& [label, version] : model.labels) {
+    if (labels.size() < kNamesInMessage) labels.push_back(label);
+  }
   return absl::NotFoundError(absl::StrCat("model \"", choice.name, "\" has no label \"",
-                                          choice.label, "\"; labels: ", Quoted(std::move(labels))));
+                                          choice.label,
+                                          "\"; labels: ", Quoted(labels, model.labels.size())));
 }
 
 absl::Status LabelNotPublished(const ServedVersions& model, const std::string& name,

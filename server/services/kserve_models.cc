@@ -5,7 +5,6 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "base/status_macros.h"
 #include "server/rpc/grpc_status.h"
 #include "server/scoring/kserve_codec.h"
 
@@ -90,12 +89,9 @@ void DescribeConfig(const engine::ModelInfo& info, inference::ModelConfig& out) 
   }
 }
 
-absl::Status CollectStatistics(const ModelLookup& models, Metrics& metrics,
-                               const ModelChoice& wanted, inference::ModelStatisticsResponse& out) {
-  // Whether there is such a model; which version calls would get does not matter.
-  if (!wanted.name.empty()) RETURN_IF_ERROR(models.Find(wanted).status());
-  for (const ModelStatus& model : models.List()) {
-    if (!wanted.name.empty() && model.name != wanted.name) continue;
+void CollectStatistics(const ModelLookup& models, Metrics& metrics, const ModelChoice& wanted,
+                       inference::ModelStatisticsResponse& out) {
+  for (const ModelStatus& model : models.List(wanted.name)) {
     if (!MayUse(models, wanted, model.name)) continue;
     for (const VersionStatus& version : model.versions) {
       if (version.serving == nullptr) continue;
@@ -103,7 +99,6 @@ absl::Status CollectStatistics(const ModelLookup& models, Metrics& metrics,
       Fill(*version.serving, *metrics.For(*version.serving)->calls, *out.add_model_stats());
     }
   }
-  return absl::OkStatus();
 }
 
 void ListRepository(const ModelLookup& models, const ModelChoice& caller, bool only_ready,

@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <vector>
 
-#include "absl/status/status.h"
 #include "engine/runtime/model.h"
 #include "proto/open_inference.pb.h"
 #include "server/models/model_lookup.h"
@@ -21,9 +20,9 @@ void DescribeServed(const engine::ModelInfo& info, const std::vector<int64_t>& v
 void DescribeConfig(const engine::ModelInfo& info, inference::ModelConfig& out);
 
 // Of the versions that serve and that `wanted` means: with an empty name all that its client may
-// use.  Errors as of ModelLookup::Find.
-absl::Status CollectStatistics(const ModelLookup& models, Metrics& metrics,
-                               const ModelChoice& wanted, inference::ModelStatisticsResponse& out);
+// use.
+void CollectStatistics(const ModelLookup& models, Metrics& metrics, const ModelChoice& wanted,
+                       inference::ModelStatisticsResponse& out);
 
 // Models that the client of `caller` may use.
 void ListRepository(const ModelLookup& models, const ModelChoice& caller, bool only_ready,

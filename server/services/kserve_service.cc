@@ -82,13 +82,20 @@ void KserveService::ModelConfig(
 void KserveService::ModelStatistics(
     UnaryCall<inference::ModelStatisticsRequest, inference::ModelStatisticsResponse>& call) {
   const inference::ModelStatisticsRequest& request = call.request();
-  const bool all = request.name().empty() && request.version().empty();
+  if (request.name().empty() && request.version().empty()) {
+    const ModelChoice all{.client = security_.ClientOf(call.context())};
+    return statistics_.FinishList(call, context_.models, all, context_.clock.Now(),
+                                  [&](inference::ModelStatisticsResponse& reply) {
+                                    CollectStatistics(context_.models, context_.metrics, all,
+                                                      reply);
+                                  });
+  }
   const auto choice =
-      security_.Identify(call.context(), all ? absl::StatusOr<ModelChoice>(ModelChoice())
-                                             : ChoiceOf(request.name(), request.version()));
-  if (!choice.ok()) return call.Finish(ToGrpcStatus(choice.status()));
-  call.Finish(
-      ToGrpcStatus(CollectStatistics(context_.models, context_.metrics, *choice, call.response())));
+      security_.Identify(call.context(), ChoiceOf(request.name(), request.version()));
+  // Whether there is such a model; which version calls would get does not matter.
+  const absl::Status found = FindModel(context_.models, choice).status();
+  if (found.ok()) CollectStatistics(context_.models, context_.metrics, *choice, call.response());
+  call.Finish(ToGrpcStatus(found));
 }
 
 void KserveService::RepositoryIndex(

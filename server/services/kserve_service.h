@@ -47,6 +47,7 @@ class KserveService final : public RpcServiceOf<KserveService, inference::GRPCIn
   const Readiness& readiness_;
   const std::string server_version_;
   SharedReplies metadata_, config_;
+  SharedReplies statistics_;  // Of all models.
   SharedReplies indices_[2];  // Of all versions, and of those that are ready.
 };
 

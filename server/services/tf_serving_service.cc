@@ -56,8 +56,7 @@ tfs::ModelVersionStatus::State StateOf(const VersionStatus& version) {
 absl::Status FillStatus(const ModelLookup& models, const ModelChoice& choice,
                         tfs::GetModelStatusResponse& response) {
   RETURN_IF_ERROR(models.CheckAccess(choice));
-  for (const ModelStatus& model : models.List()) {
-    if (model.name != choice.name) continue;
+  for (const ModelStatus& model : models.List(choice.name)) {
     for (const VersionStatus& version : model.versions) {
       if (choice.version.has_value() && *choice.version != version.version) continue;
       tfs::ModelVersionStatus& out = *response.add_model_version_status();

@@ -507,6 +507,10 @@ TEST_F(ModelManagerTest, UnknownModel) {
   EXPECT_THAT(Serving(), HasSubstr("\"x29\" and 3 more"));
   EXPECT_THAT(Serving({.name = "x10", .label = "b"}),
               HasSubstr("has no label \"b\"; it has no labels"));
+  EXPECT_EQ(manager_->List().size(), 23u);
+  ASSERT_EQ(manager_->List("x20").size(), 1u);
+  EXPECT_EQ(manager_->List("x20")[0].name, "x20");
+  EXPECT_TRUE(manager_->List("x2").empty());
 }
 
 TEST_F(ModelManagerTest, ReadyOnceEveryRequiredModelServesAndFromThenOn) {

@@ -209,7 +209,7 @@ class ShadowOnly final : public ModelLookup {
   }
   std::optional<ShadowTarget> FindShadow(const std::string&) const override { return target; }
   absl::Status CheckAccess(const ModelChoice&) const override { return {}; }
-  std::vector<ModelStatus> List() const override { return {}; }
+  std::vector<ModelStatus> List(const std::string&) const override { return {}; }
   std::vector<int64_t> VersionsOf(const std::string&) const override { return {}; }
   std::vector<std::string> LabelsOf(const std::string&, int64_t) const override { return {}; }
   bool Ready() const override { return true; }
