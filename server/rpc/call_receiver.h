@@ -314,9 +314,10 @@ class UnaryCall final : public RpcCall {
     Hold(static_cast<int64_t>(bytes_.Length()));
     writer_.Finish(bytes_, status, finished());
   }
-  // Sends a serialised reply, whose memory is not the call's alone.
-  void FinishWith(const grpc::ByteBuffer& reply) {
+  // Sends a serialised reply that others may send, too; of those who do, one has it as its own.
+  void FinishWith(const grpc::ByteBuffer& reply, bool own) {
     End();
+    if (own) Hold(static_cast<int64_t>(reply.Length()));
     bytes_ = reply;
     writer_.Finish(bytes_, grpc::Status::OK, finished());
   }

@@ -22,10 +22,15 @@ bool SharedReplies::Find(const Key& key, grpc::ByteBuffer& reply) const {
 }
 
 void SharedReplies::Keep(const Key& key, const grpc::ByteBuffer& reply) {
-  constexpr size_t kMost = 256;
+  constexpr size_t kMost = 256, kMostBytes = size_t{8} << 20;
   MutexLock lock(mu_);
-  replies_[key] = reply;
-  if (replies_.size() > kMost) replies_.erase(replies_.begin());
+  const auto [kept, added] = replies_.try_emplace(key, reply);
+  if (!added) return;  // Two made it at a time.
+  bytes_ += reply.Length();
+  while (replies_.size() > 1 && (replies_.size() > kMost || bytes_ > kMostBytes)) {
+    bytes_ -= replies_.begin()->second.Length();
+    replies_.erase(replies_.begin());
+  }
 }
 
 }  // namespace ulfd::server

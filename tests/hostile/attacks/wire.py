@@ -12,8 +12,8 @@ import zlib
 import grpc
 
 from harness import http2
-from attacks.common import (CHECK, INFER, LIST, METADATA, PREDICT, REFLECTION, REGISTERED, SERVER_METADATA, WATCH, Attack,
-                             attack, field, frame, in_parallel)
+from attacks.common import (CHECK, INDEX, INFER, LIST, METADATA, PREDICT, REFLECTION, REGISTERED, SERVER_METADATA,
+                             STATISTICS, WATCH, Attack, attack, field, frame, in_parallel)
 
 NO_WINDOW = struct.pack(">HI", http2.INITIAL_WINDOW_SIZE, 0)
 CANCEL = struct.pack(">I", http2.CANCEL)
@@ -282,6 +282,7 @@ def _window_zero(path, body, n, options, site):
 for _name, _path, _body, _n, _short in (
         ("GetModelMetadata", METADATA, DIN, 20000, True), ("Check", CHECK, EMPTY, 40000, True),
         ("ListModels", LIST, EMPTY, 20000, False), ("ServerMetadata", SERVER_METADATA, EMPTY, 40000, False),
+        ("ModelStatistics", STATISTICS, EMPTY, 20000, False), ("RepositoryIndex", INDEX, EMPTY, 20000, False),
         ("reflection", REFLECTION, REFLECT_SYMBOL, 5000, False), ("Watch", WATCH, EMPTY, 20000, False)):
     REGISTERED.append(Attack(f"window of 0, {_n} x {_name}", "replies that cannot be sent pile up",
                              functools.partial(_window_zero, _path, _body, _n, {}), seconds=6, short=_short))
