@@ -10,13 +10,20 @@
 
 namespace ulfd::server {
 
+constexpr size_t kMostLines = 20;
+
 std::string Readiness::WhyNotReady() const {
   if (draining()) return "draining";
   if (models_.Ready()) return "";
   std::vector<std::string> lines;
   for (const ModelStatus& model : models_.List()) {
     const absl::Status callable = models_.Find({.name = model.name}).status();
-    if (!callable.ok()) lines.push_back(absl::StrCat("not loaded: ", callable.message()));
+    if (callable.ok()) continue;
+    if (lines.size() == kMostLines) {  // Of thousands: the log and anybody's /readyz have it.
+      lines.push_back("and more");
+      break;
+    }
+    lines.push_back(absl::StrCat("not loaded: ", callable.message()));
   }
   if (lines.empty()) return "not loaded: no model found yet";
   return absl::StrJoin(lines, "\n");

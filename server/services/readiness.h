@@ -24,8 +24,8 @@ class Readiness {
 
   // ModelLookup::Ready, and the server is not draining.
   bool ServerReady() const { return !draining() && models_.Ready(); }
-  // Empty if ServerReady; else "draining", or a line for each model that cannot be called, with the
-  // reason.
+  // Empty if ServerReady; else "draining", or a line for each model that cannot be called (for the
+  // first twenty), with the reason.
   std::string WhyNotReady() const;
   // The model that `choice` means can be called, and the server is not draining.
   bool ModelReady(const ModelChoice& choice) const {

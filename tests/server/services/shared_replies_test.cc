@@ -1,14 +1,21 @@
-// Replies that many share, and what is kept of them.
+// Replies that many share, and what is kept of them; what is said of thousands of models.
 // SPDX-License-Identifier: Apache-2.0
 #include "server/services/shared_replies.h"
 
+#include <gmock/gmock.h>
 #include <google/protobuf/wrappers.pb.h>
 #include <gtest/gtest.h>
 
 #include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "server/services/readiness.h"
 
 namespace ulfd::server {
 namespace {
+
+using ::testing::HasSubstr;
 
 // What a call does with its reply.
 class Call {
@@ -69,6 +76,35 @@ TEST_F(SharedRepliesTest, LargeRepliesAreForgottenSoonerThanSmallOnes) {
   bytes_ = 30 << 20;
   EXPECT_TRUE(Makes(200));
   EXPECT_FALSE(Makes(200));
+}
+
+// Thousands of models, none of which has a version.
+class Waiting final : public ModelLookup {
+ public:
+  absl::StatusOr<ModelHandle> Find(const ModelChoice& choice) const override {
+    return absl::UnavailableError(absl::StrCat("model \"", choice.name, "\" waits"));
+  }
+  std::optional<ShadowTarget> FindShadow(const std::string&) const override { return {}; }
+  absl::Status CheckAccess(const ModelChoice&) const override { return {}; }
+  std::vector<ModelStatus> List(const std::string&) const override {
+    std::vector<ModelStatus> list;
+    for (int i = 1000; i < 6000; ++i) list.push_back({.name = absl::StrCat("m", i)});
+    return list;
+  }
+  std::vector<int64_t> VersionsOf(const std::string&) const override { return {}; }
+  std::vector<std::string> LabelsOf(const std::string&, int64_t) const override { return {}; }
+  bool Ready() const override { return false; }
+  void PlansWanted() const override {}
+  int64_t generation() const override { return 0; }
+  int64_t changes() const override { return 0; }
+};
+
+TEST(ReadinessTest, AThousandModelsThatWaitAreNotAllNamed) {
+  const Waiting models;
+  const std::string why = Readiness(models).WhyNotReady();
+  EXPECT_THAT(why, HasSubstr("not loaded: model \"m1000\" waits\nnot loaded: model \"m1001\""));
+  EXPECT_THAT(why, HasSubstr("\nand more"));
+  EXPECT_LT(why.size(), 1000u);
 }
 
 }  // namespace
