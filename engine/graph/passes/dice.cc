@@ -26,8 +26,10 @@ struct Form {
   std::vector<double> fixed, gated;
 };
 
+// f of the two, column by column; empty: they repeat together after too many.
 template <typename Function>
 std::vector<double> Zip(const std::vector<double>& a, const std::vector<double>& b, Function f) {
+  if (a.empty() || b.empty() || std::lcm(a.size(), b.size()) > kMaxPeriod) return {};
   std::vector<double> values(std::lcm(a.size(), b.size()));
   for (size_t i = 0; i < values.size(); ++i) values[i] = f(a[i % a.size()], b[i % b.size()]);
   return values;
@@ -46,7 +48,8 @@ class Gate {
   // between; -1: there is none.
   int Find() {
     // Real ones have eight at most.
-    constexpr size_t kMaxNodes = 16;
+    constexpr size_t kMaxNodes = 16, kMaxReaders = 64;
+    if (editor_.Readers(x_).size() > kMaxReaders) return -1;
     std::set<int> next(editor_.Readers(p_).begin(), editor_.Readers(p_).end());
     next.insert(editor_.Readers(x_).begin(), editor_.Readers(x_).end());
     int last = -1;
@@ -69,7 +72,9 @@ class Gate {
   const std::set<int>& nodes() const { return nodes_; }
   absl::StatusOr<std::unique_ptr<Layer>> MakeLayer(int last) const {
     const Form& form = forms_.at(editor_.node(last).outputs[0]);
-    const int64_t period = std::lcm(columns_.size(), form.fixed.size());
+    const auto period = static_cast<int64_t>(
+        std::lcm(columns_.size(), std::lcm(form.fixed.size(), form.gated.size())));
+    if (period > kMaxPeriod) return absl::UnimplementedError("");
     std::vector<float> gamma, mean, var;
     for (int64_t i = 0; i < period; ++i) {
       const Affine& column = columns_[i % columns_.size()];
@@ -121,7 +126,8 @@ class Gate {
         return Zip(u, v, std::multiplies<>());
       };
       const std::vector<double> squares = times(a.gated, b.gated);
-      if (std::any_of(squares.begin(), squares.end(), [](double v) { return v != 0; })) {
+      if (squares.empty() ||
+          std::any_of(squares.begin(), squares.end(), [](double v) { return v != 0; })) {
         return std::nullopt;
       }
       return Fitting({a.times_x || b.times_x, times(a.fixed, b.fixed),
@@ -133,8 +139,8 @@ class Gate {
     return Fitting({a.times_x, Zip(a.fixed, b.fixed, sum), Zip(a.gated, b.gated, sum)});
   }
   static std::optional<Form> Fitting(Form form) {
-    const size_t longest = std::max(form.fixed.size(), form.gated.size());
-    return longest > kMaxPeriod ? std::nullopt : std::optional(std::move(form));
+    const bool fits = !form.fixed.empty() && !form.gated.empty();
+    return fits ? std::optional(std::move(form)) : std::nullopt;
   }
 
   // Constants are floats: 1 - gamma is rounded.
@@ -142,7 +148,8 @@ class Gate {
     constexpr double kRounding = 1e-6;
     const std::vector<double> sums = Zip(form.fixed, form.gated, std::plus<>());
     const auto moves = [](double gated) { return gated != 0; };
-    return form.times_x && std::any_of(form.gated.begin(), form.gated.end(), moves) &&
+    return form.times_x && !sums.empty() &&
+           std::any_of(form.gated.begin(), form.gated.end(), moves) &&
            std::all_of(sums.begin(), sums.end(),
                        [&](double sum) { return std::abs(sum - 1) <= kRounding; });
   }

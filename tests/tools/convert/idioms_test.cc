@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "gmock/gmock.h"
@@ -172,6 +173,31 @@ TEST(IdiomsTest, Movement) {
       {"t = Transpose x perm=10; p = MatMul w t; y = Transpose p perm=01",
        "Transpose MatMul Transpose"},
   });
+}
+
+// No file is checked before it is read this way.
+TEST(IdiomsTest, WhateverTheFileSaysItEnds) {
+  const auto chain = [](const std::string& op, const std::string& more, int length) {
+    onnx::GraphProto graph = Graph("a0 = Greater x zero");
+    for (int i = 0; i < length; ++i) {
+      onnx::NodeProto& node = *graph.add_node();
+      node.set_op_type(op);
+      node.add_input(absl::StrCat("a", i));
+      if (!more.empty()) node.add_input(more);
+      node.add_output(absl::StrCat("a", i + 1));
+    }
+    graph.mutable_output(0)->set_name(absl::StrCat("a", length));
+    ReadIdioms(graph, 14);
+    return graph.node_size();
+  };
+  constexpr int kLong = 50000;
+  EXPECT_EQ(chain("Not", "", kLong), kLong + 1);
+  EXPECT_EQ(chain("Mul", "slopes", kLong), kLong + 1);
+  EXPECT_LE(chain("Concat", "z", kLong), kLong + 1);
+  for (const std::string op : {"Not", "Cast", "Neg", "Identity", "Exp"}) {
+    onnx::GraphProto graph = Graph(absl::StrCat("a = ", op, " y; y = ", op, " a"));
+    ReadIdioms(graph, 14);
+  }
 }
 
 TEST(IdiomsTest, Einsums) {

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "tools/convert/onnx/model/constant.h"
@@ -64,6 +65,7 @@ class IdiomReader : public Rewriter {
 
   bool Replace(const Node& node) override {
     if (!node.domain().empty() && node.domain() != "ai.onnx") return false;
+    NoteCondition(node);
     if (IsRectifier(node)) return true;
     for (const Row* row = kRows; row->op != nullptr; ++row) {
       if (node.op_type() != row->op) continue;
@@ -84,8 +86,11 @@ class IdiomReader : public Rewriter {
   // Whether it is this constant, which makes nothing larger that it meets.
   bool IsNumber(const std::string& name, float number) const {
     const onnx::TensorProto* const tensor = FindTensor(name);
-    if (tensor == nullptr || tensor->dims_size() > 1) return false;
-    const absl::StatusOr<Constant> constant = ReadTensor(*tensor);
+    return tensor != nullptr && tensor->dims_size() <= 1 && IsNumber(*tensor, number);
+  }
+  static bool IsNumber(const onnx::TensorProto& tensor, float number) {
+    if (!absl::c_all_of(tensor.dims(), [](int64_t size) { return size == 1; })) return false;
+    const absl::StatusOr<Constant> constant = ReadTensor(tensor);
     return constant.ok() && constant->elements() == 1 && constant->number(0) == number;
   }
   // The other input of a node that has two, one of which is the number; empty: it is not.
@@ -137,21 +142,25 @@ class IdiomReader : public Rewriter {
     bool above = false;
   };
   Condition ConditionOf(const std::string& name) const {
-    for (const auto& [op, zero] :
-         {std::pair("Greater", 1), {"GreaterOrEqual", 1}, {"Less", 0}, {"LessOrEqual", 0}}) {
-      const Node* const compared = MakerOf(name, op, 2);
-      if (compared == nullptr) continue;
-      for (const int side : {zero, 1 - zero}) {
-        const std::string& x = compared->input(1 - side);
-        if (IsZero(compared->input(side), x)) return {x, side == zero};
-      }
+    const auto found = conditions_.find(name);
+    return found == conditions_.end() ? Condition() : found->second;
+  }
+  void NoteCondition(const Node& node) {
+    const std::string& op = node.op_type();
+    if (node.input_size() == 0) return;
+    if (op == "Cast" || op == "Not") {
+      Condition at = ConditionOf(node.input(0));
+      if (at.of.empty()) return;
+      at.above ^= op == "Not";
+      conditions_[node.output(0)] = std::move(at);
+      return;
     }
-    if (const Node* cast = MakerOf(name, "Cast", 1)) return ConditionOf(cast->input(0));
-    if (const Node* opposite = MakerOf(name, "Not", 1)) {
-      const Condition at = ConditionOf(opposite->input(0));
-      return {at.of, !at.above};
+    const bool less = op == "Less" || op == "LessOrEqual";
+    if (node.input_size() != 2 || !(less || op == "Greater" || op == "GreaterOrEqual")) return;
+    for (const int zero : {0, 1}) {
+      const std::string& x = node.input(1 - zero);
+      if (IsZero(node.input(zero), x)) conditions_[node.output(0)] = {x, less == (zero == 0)};
     }
-    return {};
   }
   // The number, or as many as x has.
   bool IsZero(const std::string& name, const std::string& x) const {
@@ -161,8 +170,7 @@ class IdiomReader : public Rewriter {
     if (shape == nullptr || SlopesOf(shape->input(0)).of != SlopesOf(x).of) return false;
     const onnx::AttributeProto* const value = FindAttribute(*made, "value");
     if (value == nullptr) return true;
-    const absl::StatusOr<Constant> constant = ReadTensor(value->t());
-    return constant.ok() && constant->elements() == 1 && constant->number(0) == 0;
+    return IsNumber(value->t(), 0);
   }
 
   // Every value is linear in itself.
@@ -178,9 +186,12 @@ class IdiomReader : public Rewriter {
   std::vector<float> FactorsOf(const std::string& name) const {
     constexpr int64_t kMost = 4096;
     const onnx::TensorProto* const tensor = FindTensor(name);
-    if (tensor == nullptr || tensor->dims_size() > 1) return {};
+    if (tensor == nullptr || tensor->dims_size() > 1 ||
+        absl::c_any_of(tensor->dims(), [](int64_t size) { return size > kMost; })) {
+      return {};
+    }
     const absl::StatusOr<Constant> constant = ReadTensor(*tensor);
-    if (!constant.ok() || !constant->is_float || constant->elements() > kMost) return {};
+    if (!constant.ok() || !constant->is_float) return {};
     return constant->ToFloats().value_or(std::vector<float>());
   }
 
@@ -258,6 +269,8 @@ class IdiomReader : public Rewriter {
   bool IsRectifier(const Node& node) {
     const std::optional<Slopes> slopes = SlopesOfNode(node);
     if (!slopes.has_value() || slopes->of.empty()) return false;
+    numbers_left_ -= static_cast<int64_t>(slopes->above.size() + slopes->below.size());
+    if (numbers_left_ < 0) return false;
     slopes_[node.output(0)] = *slopes;
     const auto all = [](const std::vector<float>& values, float value) {
       return std::all_of(values.begin(), values.end(), [&](float v) { return v == value; });
@@ -353,6 +366,7 @@ class IdiomReader : public Rewriter {
   }
 
   bool Concat(const Node& node) {
+    constexpr size_t kMost = 64;  // Inputs; a chain of many would be copied with each.
     const int64_t axis = IntAttribute(node, "axis", 0);
     std::vector<std::string> flat;
     for (const std::string& input : node.input()) {
@@ -363,6 +377,7 @@ class IdiomReader : public Rewriter {
         flat.push_back(input);
       }
     }
+    if (flat.size() > kMost) return false;
     const bool longer = flat.size() > static_cast<size_t>(node.input_size());
     if (longer) SetInt(Add(node, "Concat", flat, node.output(0)), "axis", axis);
     concats_[node.output(0)] = {axis, std::move(flat)};
@@ -448,7 +463,9 @@ class IdiomReader : public Rewriter {
   }
 
   std::map<std::string, const Node*> makers_;
+  std::map<std::string, Condition> conditions_;
   std::map<std::string, Slopes> slopes_;
+  int64_t numbers_left_ = int64_t{1} << 22;  // That slopes_ may hold, whatever the file says.
   std::map<std::string, int> readers_;
   std::map<std::string, std::pair<int64_t, std::vector<std::string>>> concats_;  // Axis and inputs.
 };
