@@ -7,6 +7,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/types/span.h"
 #include "base/status_macros.h"
 
@@ -53,12 +54,20 @@ absl::Status SetDims(absl::Span<const int64_t> shape, bool level_known, const St
   if (!level_known) input.of_user = dims[0] >= 0;
   if (input.of_user) input.user_rows = std::max<int64_t>(1, dims[0]);
   input.dims.assign(dims.begin() + 1, dims.end());
+  int64_t values = input.of_user ? input.user_rows : 1;
   for (const int64_t dim : input.dims) {
-    if (dim >= 0) continue;
-    return absl::FailedPreconditionError(
-        absl::StrCat("the shape of input \"", input.name,
-                     "\" is not known but for its rank: state it with --shape=", input.name, ":",
-                     input.of_user ? "1" : "-1", "x10"));
+    if (dim < 0) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("the shape of input \"", input.name,
+                       "\" is not known but for its rank: state it with --shape=", input.name, ":",
+                       input.of_user ? "1" : "-1", "x10"));
+    }
+    values = dim > kMostValues / std::max<int64_t>(values, 1) ? kMostValues + 1 : values * dim;
+  }
+  if (values > kMostValues) {
+    return absl::FailedPreconditionError(absl::StrCat("input \"", input.name, "\" of shape [",
+                                                      absl::StrJoin(dims, ", "), "]: want at most ",
+                                                      kMostValues, " values"));
   }
   return absl::OkStatus();
 }

@@ -22,6 +22,9 @@ struct SparseInput {
   int64_t max_ids_per_row = 0;  // 0: any number, or not known.
 };
 
+// No input of a request has more values: a server may say anything of its shapes.
+inline constexpr int64_t kMostValues = int64_t{1} << 28;
+
 // A tensor whose elements are numbers.
 struct DenseInput {
   enum class Kind : uint8_t { kFloat, kInteger, kBool };

@@ -64,6 +64,18 @@ absl::Status RandomRequests::CheckFeatureNames() const {
   return absl::OkStatus();
 }
 
+absl::Status RandomRequests::CheckSize() const {
+  const int64_t ads = Choose(0).ads;
+  for (const DenseInput& input : inputs_.dense) {
+    const int64_t values = ElementsPerRow(input);
+    if (input.of_user || values <= kMostValues / ads) continue;
+    return absl::FailedPreconditionError(
+        absl::StrCat("input \"", input.name, "\": ", ads, " ads with ", values,
+                     " values each, want at most ", kMostValues, " in a request"));
+  }
+  return absl::OkStatus();
+}
+
 RequestChoice RandomRequests::Choose(uint64_t number) const {
   Random random(options_.seed, number);
   RequestChoice choice{.number = number};
@@ -81,7 +93,7 @@ int64_t RandomRequests::IdsPerRow(const SparseInput& input) const {
   const auto stated = options_.feature_ids.find(input.name);
   if (stated != options_.feature_ids.end()) return stated->second;
   const int64_t ids = input.of_user ? options_.user_ids : options_.ad_ids;
-  return input.max_ids_per_row == 0 ? ids : std::min(ids, input.max_ids_per_row);
+  return input.max_ids_per_row <= 0 ? ids : std::min(ids, input.max_ids_per_row);
 }
 
 std::vector<int64_t> RandomRequests::DrawIds(Random& random, int64_t count) const {

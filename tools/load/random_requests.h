@@ -48,6 +48,8 @@ class RandomRequests {
 
   // Feature names in `feature_ids` that the model has not: INVALID_ARGUMENT.
   absl::Status CheckFeatureNames() const;
+  // Whether the first request has at most kMostValues of each input: FAILED_PRECONDITION.
+  absl::Status CheckSize() const;
 
  private:
   int64_t IdsPerRow(const SparseInput& input) const;

@@ -112,6 +112,7 @@ absl::Status RequestSource::MakeRandom(const LoadOptions& o, const Connection& s
   ASSIGN_OR_RETURN(random.ads, AdsFor(o));
   const auto maker = std::make_shared<const RandomRequests>(std::move(inputs), std::move(random));
   RETURN_IF_ERROR(maker->CheckFeatureNames());
+  RETURN_IF_ERROR(maker->CheckSize());
   make_ = [o, maker](uint64_t number) {
     const RequestChoice choice = maker->Choose(number);
     if (o.api == LoadApi::kNative) {

@@ -114,6 +114,33 @@ TEST(ModelInputs, metadata_of_a_foreign_server) {
   }
 }
 
+TEST(ModelInputs, shapes_that_no_request_can_have_are_refused) {
+  v1::GetModelMetadataResponse metadata = Shop();
+  auto& shape = *metadata.mutable_inputs(metadata.inputs_size() - 1)->mutable_shape();
+  for (const int64_t dim : {int64_t{1} << 29, int64_t{1} << 40, INT64_MAX}) {
+    shape.Clear();
+    for (const int64_t d : {int64_t{-1}, dim, dim}) shape.Add(d);
+    EXPECT_THAT(std::string(InputsOf(metadata, {}).status().message()),
+                AllOf(HasSubstr("input \"ctx\" of shape [-1, "), HasSubstr("at most 268435456")));
+  }
+  shape.Clear();
+  for (const int64_t d : {-1, 1 << 20}) shape.Add(d);
+  // What is said of the ids is no number of them.
+  metadata.mutable_sparse_features(1)->set_max_ids_per_row(-5);
+  const auto inputs = InputsOf(metadata, {});
+  ASSERT_TRUE(inputs.ok()) << inputs.status();
+  const auto of_ads = [&](const char* ads) {
+    return RandomRequests(*inputs, {.ads = *AdCounts::Parse(ads)});
+  };
+  EXPECT_EQ(
+      of_ads("1000").CheckSize().message(),
+      "input \"ctx\": 1000 ads with 1048576 values each, want at most 268435456 in a request");
+  EXPECT_TRUE(of_ads("2").CheckSize().ok());
+  v1::PredictRequest request;
+  of_ads("2").Fill({.user = 1, .ads = 2, .number = 0}, request);
+  EXPECT_GT(request.ByteSizeLong(), 8u << 20);
+}
+
 TEST(ModelInputs, open_shapes_are_to_be_stated) {
   const auto metadata = FromText<inference::ModelMetadataResponse>(R"pb(
     inputs {
