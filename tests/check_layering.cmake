@@ -42,6 +42,8 @@ rung(engine/kernels ${root} "engine/tensor/.*")
 rung(engine/weights ${root} ${graph_protos} "engine/tensor/.*")
 # Embedding reads and hashes its files as weights do, and knows nothing else of weights.
 rung(engine/embedding ${root} ${graph_protos} "engine/tensor/.*" "engine/weights/(digest|proto_file)\\.h")
+rung(engine/directory ${root} ${graph_protos} "engine/(tensor|weights)/.*")
+rung(engine/caches ${root} "engine/(tensor|kernels|embedding)/.*")
 rung(engine/stores ${root} ${graph_protos} "base/tls/.*" "engine/(tensor|embedding)/.*")
 set(below_layers ${root} ${graph_protos} "engine/(tensor|kernels|weights|embedding)/.*")
 # Layer types know the contract and what they have in common, not each other's folder.
@@ -51,7 +53,8 @@ rung(engine/layers/types ${below_layers} ${contract} "engine/layers/common/.*")
 rung(engine/layers/fused ${below_layers} ${contract} "engine/layers/common/.*")
 rung(engine/layers ${below_layers})
 rung(engine/graph ${below_layers} "engine/layers/.*")
-rung(engine/runtime ${below_layers} "engine/(stores|layers|graph)/.*")
+rung(engine/plan ${below_layers} "engine/(layers|graph)/.*")
+rung(engine/runtime ${below_layers} "engine/(directory|caches|stores|layers|graph|plan)/.*")
 
 ladder(server
   ROOMS system scheduler security models observe recorder config scoring rpc services

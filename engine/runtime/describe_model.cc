@@ -12,7 +12,7 @@
 #include "base/load_scope.h"
 #include "base/status_macros.h"
 #include "base/text.h"
-#include "engine/runtime/load_reason.h"
+#include "engine/directory/load_reason.h"
 #include "proto/embedding.pb.h"
 
 namespace ulfd::engine {
@@ -22,7 +22,7 @@ namespace pb = ulfd::model::v1;
 
 // Inputs and features, from the graph before lowering.
 void DescribeInputs(const Graph& graph, const GraphSpecs& stated, const GraphSpecs& specs,
-                    Executable& executable, ModelInfo& info) {
+                    ModelInfo& info) {
   std::vector<int> embedding_readers(graph.values.size(), 0), readers(graph.values.size(), 0);
   for (const Node& node : graph.nodes) {
     for (ValueId id : node.inputs) {
@@ -39,10 +39,9 @@ void DescribeInputs(const Graph& graph, const GraphSpecs& stated, const GraphSpe
                            .level = specs[id].level,
                            .stated = stated[id].level != Level::kUnknown,
                            .shape_stated = stated[id].shape.ranked(),
-                           .used = readers[id] > 0});
-    executable.input_values.push_back(id);
+                           .used = readers[id] > 0,
+                           .value = id});
   }
-  executable.free_length.assign(info.inputs.size(), false);
   const auto only_embedded = [&](ValueId id) {
     return graph.values[id].kind == Value::Kind::kInput && readers[id] == embedding_readers[id];
   };
@@ -58,7 +57,7 @@ void DescribeInputs(const Graph& graph, const GraphSpecs& stated, const GraphSpe
                              .values = index[values],
                              .segments = index[segments]});
     for (ValueId id : {ids, values, segments}) info.inputs[index[id]].feature = feature;
-    executable.free_length[index[ids]] = executable.free_length[index[values]] = true;
+    for (ValueId id : {ids, values}) info.inputs[index[id]].free_length = true;
   };
   for (const Node& node : graph.nodes) {
     if (node.type != "embedding_layer") continue;
@@ -223,8 +222,8 @@ void DescribeOutputs(const Graph& graph, const GraphSpecs& specs, ModelInfo& inf
 
 }  // namespace
 
-absl::Status DescribeModel(const ModelParts& parts, Executable& executable, ModelInfo& info) {
-  DescribeInputs(parts.graph, parts.stated, parts.specs, executable, info);
+absl::Status DescribeModel(const ModelParts& parts, ModelInfo& info) {
+  DescribeInputs(parts.graph, parts.stated, parts.specs, info);
   RETURN_IF_ERROR(WithLoadReason(DescribeIntegers(parts.manifest, info), LoadReason::kManifest));
   RETURN_IF_ERROR(WithLoadReason(DescribeFeatures(parts.manifest, info), LoadReason::kManifest));
   DescribeLayers(parts.net, parts.graph, parts.specs, parts.weights, info);

@@ -8,8 +8,8 @@
 #include "absl/status/status.h"
 #include "engine/graph/graph.h"
 #include "engine/graph/inference.h"
-#include "engine/runtime/executor.h"
-#include "engine/runtime/model.h"
+#include "engine/layers/layer.h"
+#include "engine/plan/model_info.h"
 #include "engine/weights/weights.h"
 #include "proto/model_manifest.pb.h"
 #include "proto/ulf.pb.h"
@@ -26,9 +26,9 @@ struct ModelParts {
   ModelResources& resources;
 };
 
-// Fills `info` and where `executable` finds its inputs.  INVALID_ARGUMENT for features and integers
-// of the manifest that are none of the graph; errors of configurations and tables that layers read.
-absl::Status DescribeModel(const ModelParts& parts, Executable& executable, ModelInfo& info);
+// Fills `info`.  INVALID_ARGUMENT for features and integers of the manifest that are none of the
+// graph; errors of configurations and tables that layers read.
+absl::Status DescribeModel(const ModelParts& parts, ModelInfo& info);
 
 }  // namespace ulfd::engine
 

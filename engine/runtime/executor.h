@@ -9,12 +9,12 @@
 
 #include "absl/status/status.h"
 #include "absl/types/span.h"
+#include "engine/caches/ad_cache.h"
+#include "engine/caches/user_cache.h"
 #include "engine/embedding/table.h"
-#include "engine/runtime/ad_cache.h"
+#include "engine/plan/plan.h"
+#include "engine/plan/schedule.h"
 #include "engine/runtime/model.h"
-#include "engine/runtime/plan.h"
-#include "engine/runtime/schedule.h"
-#include "engine/runtime/user_cache.h"
 #include "engine/runtime/workspace.h"
 
 namespace ulfd::engine {
@@ -33,11 +33,8 @@ struct Executable {
   std::shared_ptr<const Schedule> schedule, optimised_schedule;
   const ModelInfo* info = nullptr;
   std::vector<std::shared_ptr<const EmbeddingTable>> tables;  // Per ModelInfo::tables.
-  std::vector<bool> free_length;  // Per input: ids and values read by embedding layers only; their
-                                  // length is no part of any shape.
-  std::vector<ValueId> input_values;      // Per input of the model.
-  std::shared_ptr<UserCache> user_cache;  // Null: there is none.  Of one model.
-  std::shared_ptr<AdCache> ad_cache;      // The same, of the schedule whose ads are cut.
+  std::shared_ptr<UserCache> user_cache;                      // Null: there is none.  Of one model.
+  std::shared_ptr<AdCache> ad_cache;  // The same, of the schedule whose ads are cut.
   // Plans of other shapes; null: everything is stated.  Of one model.
   std::shared_ptr<ShapePlans> shape_plans;
   bool refuse_non_finite = false;     // Fails a run that gives NaN or infinity.

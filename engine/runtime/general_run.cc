@@ -73,7 +73,7 @@ class GeneralRun {
     ws_.key.clear();
     ws_.key.push_back(options_.keep_all ? 1 : 0);
     for (size_t i = 0; i < request_.inputs.size(); ++i) {
-      if (!used(i) || exe_.free_length[i]) continue;
+      if (!used(i) || exe_.info->inputs[i].free_length) continue;
       const TensorDims& dims = request_.inputs[i].dims;
       ws_.key.push_back(static_cast<int64_t>(dims.size()));
       ws_.key.insert(ws_.key.end(), dims.begin(), dims.end());
@@ -93,9 +93,9 @@ class GeneralRun {
     for (size_t i = 0; i < request_.inputs.size(); ++i) {
       // A feature that no block reads is an input of its layer all the same.
       const bool any_length =
-          exe_.free_length[i] || (!used(i) && exe_.info->inputs[i].feature >= 0);
+          exe_.info->inputs[i].free_length || (!used(i) && exe_.info->inputs[i].feature >= 0);
       if (!used(i) && !any_length) continue;
-      specs[exe_.input_values[i]].shape =
+      specs[exe_.info->inputs[i].value].shape =
           any_length ? Shape{Dim::Unknown()} : Shape::Of(request_.inputs[i].dims);
     }
     for (const Step& step : plan_.steps) RETURN_IF_ERROR(InferNode(graph_, *step.node, specs));
@@ -196,7 +196,7 @@ class GeneralRun {
       }
     }
     for (size_t i = 0; i < request_.inputs.size(); ++i) {
-      if (used(i)) ws_.data[exe_.input_values[i]] = request_.inputs[i].data;
+      if (used(i)) ws_.data[exe_.info->inputs[i].value] = request_.inputs[i].data;
     }
     for (const Step& step : plan_.steps) {
       if (step.view) ws_.data[step.node->outputs[0]] = ws_.data[step.node->inputs[0]];
@@ -207,8 +207,8 @@ class GeneralRun {
   // Lengths of ids and values are not in the binding.
   void SetIdLengths(const Step& step, Binding::StepTensors& tensors) {
     for (const FeatureInfo& feature : exe_.info->features) {
-      const ValueId ids = exe_.input_values[feature.ids];
-      const ValueId values = exe_.input_values[feature.values];
+      const ValueId ids = exe_.info->inputs[feature.ids].value;
+      const ValueId values = exe_.info->inputs[feature.values].value;
       for (size_t i = 0; i < tensors.in.size(); ++i) {
         const ValueId id = step.node->inputs[i];
         if (id == ids || id == values) tensors.in[i].dims[0] = request_.inputs[feature.ids].dims[0];

@@ -10,7 +10,6 @@
 #include "engine/graph/graph.h"
 #include "engine/graph/inference.h"
 #include "engine/runtime/executor.h"
-#include "engine/runtime/model.h"
 
 namespace ulfd::engine {
 

@@ -14,10 +14,10 @@
 #include "base/load_scope.h"
 #include "base/status_macros.h"
 #include "base/text.h"
+#include "engine/directory/delta_directory.h"
+#include "engine/directory/load_reason.h"
 #include "engine/embedding/table_file.h"
 #include "engine/embedding/table_overlay.h"
-#include "engine/runtime/delta_directory.h"
-#include "engine/runtime/load_reason.h"
 #include "engine/runtime/shape_plans.h"
 #include "engine/weights/digest.h"
 

@@ -16,15 +16,15 @@
 #include "base/load_scope.h"
 #include "base/status_macros.h"
 #include "base/text.h"
+#include "engine/directory/load_reason.h"
+#include "engine/directory/model_directory.h"
 #include "engine/graph/graph_loader.h"
 #include "engine/layers/common/packed_weights.h"
 #include "engine/layers/registry.h"
 #include "engine/layers/types/nhwc.h"
+#include "engine/plan/plan_info.h"
 #include "engine/runtime/describe_model.h"
 #include "engine/runtime/load_checks.h"
-#include "engine/runtime/load_reason.h"
-#include "engine/runtime/model_directory.h"
-#include "engine/runtime/plan_info.h"
 #include "engine/runtime/plan_recipe.h"
 #include "engine/runtime/resources.h"
 #include "engine/runtime/row_run.h"
@@ -401,8 +401,8 @@ absl::StatusOr<std::unique_ptr<LoadedModel>> LoadModel(const LoadOptions& option
 
   const GraphSpecs stated = StatedSpecs(graph, statements);
   ASSIGN_OR_RETURN(GraphSpecs specs, InferSpecs(graph, stated, statements));
-  RETURN_IF_ERROR(DescribeModel({net, directory.manifest, graph, stated, specs, weights, resources},
-                                model->executable, info));
+  RETURN_IF_ERROR(
+      DescribeModel({net, directory.manifest, graph, stated, specs, weights, resources}, info));
 
   RETURN_IF_ERROR(TakeTables(resources, directory.manifest, *model));
   if (directory.manifest.exact() && options.precision.has_value() && options.precision->asks()) {

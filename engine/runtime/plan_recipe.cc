@@ -10,10 +10,10 @@
 #include "base/load_scope.h"
 #include "base/status_macros.h"
 #include "base/text.h"
+#include "engine/directory/load_reason.h"
 #include "engine/graph/double_layers.h"
 #include "engine/graph/passes.h"
 #include "engine/runtime/load_checks.h"
-#include "engine/runtime/load_reason.h"
 
 namespace ulfd::engine {
 
@@ -30,7 +30,7 @@ std::string OptimisePlan(const PassOptions& options, Executable& executable, Pla
     absl::StatusOr<std::unique_ptr<const Plan>> optimised =
         MakePlan(std::move(graph), std::move(specs));
     status = optimised.status();
-    if (status.ok()) status = ProveRows(**optimised, executable);
+    if (status.ok()) status = ProveRows(**optimised, *executable.info);
     if (status.ok()) executable.optimised = *std::move(optimised);
   }
   if (status.ok()) return "";
@@ -93,7 +93,7 @@ absl::Status MakePlans(const PlanRecipe& recipe, absl::Span<const InputStatement
                                                    LoadReason::kGraph));
   executable.optimised = nullptr;
   executable.schedule = executable.optimised_schedule = nullptr;
-  const absl::Status proof = ProveRows(*executable.plan, executable);
+  const absl::Status proof = ProveRows(*executable.plan, *executable.info);
   report.proof_failure = std::string(proof.message());
   report.not_optimised = !recipe.optimise ? "optimisation is switched off"
                          : !proof.ok()    ? "ads are not proved independent"
@@ -105,10 +105,10 @@ absl::Status MakePlans(const PlanRecipe& recipe, absl::Span<const InputStatement
   RETURN_IF_ERROR(ChooseBackends(
       recipe.backend, executable.optimised != nullptr ? *executable.optimised : *executable.plan));
   if (!proof.ok()) return absl::OkStatus();
-  ASSIGN_OR_RETURN(executable.schedule, MakeSchedule(*executable.plan, executable, false));
+  ASSIGN_OR_RETURN(executable.schedule, MakeSchedule(*executable.plan, *executable.info, false));
   if (executable.optimised == nullptr) return absl::OkStatus();
   ASSIGN_OR_RETURN(executable.optimised_schedule,
-                   MakeSchedule(*executable.optimised, executable, recipe.cut_items));
+                   MakeSchedule(*executable.optimised, *executable.info, recipe.cut_items));
   return absl::OkStatus();
 }
 

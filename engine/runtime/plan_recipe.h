@@ -14,8 +14,8 @@
 #include "engine/graph/inference.h"
 #include "engine/graph/rewrite.h"
 #include "engine/kernels/backend.h"
+#include "engine/plan/precision.h"
 #include "engine/runtime/executor.h"
-#include "engine/runtime/precision.h"
 
 namespace ulfd::engine {
 
@@ -48,7 +48,7 @@ absl::Status AddStatements(absl::Span<const InputShape> shapes, const Graph& gra
 absl::StatusOr<GraphSpecs> InferSpecs(const Graph& graph, const GraphSpecs& stated,
                                       absl::Span<const InputStatement> statements);
 
-// Sets the plans and schedules of `executable`, whose info, input_values and free_length are set:
+// Sets the plans and schedules of `executable`, whose info is set:
 // the graph as written and, where it may be, the rewritten one.  `statements`: the recipe's, and
 // more; `specs`: what InferSpecs makes of them.
 absl::Status MakePlans(const PlanRecipe& recipe, absl::Span<const InputStatement> statements,

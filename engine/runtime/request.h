@@ -9,7 +9,7 @@
 
 #include "absl/status/status.h"
 #include "absl/types/span.h"
-#include "engine/runtime/model.h"
+#include "engine/plan/model_info.h"
 #include "engine/tensor/tensor.h"
 
 namespace ulfd::engine {

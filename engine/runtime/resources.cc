@@ -9,9 +9,9 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "base/text.h"
+#include "engine/directory/load_reason.h"
 #include "engine/embedding/config.h"
 #include "engine/embedding/table_overlay.h"
-#include "engine/runtime/load_reason.h"
 #include "engine/stores/open_tier.h"
 
 namespace ulfd::engine {

@@ -13,9 +13,9 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "base/hash_map.h"
+#include "engine/directory/model_directory.h"
 #include "engine/layers/layer.h"
 #include "engine/runtime/model.h"
-#include "engine/runtime/model_directory.h"
 #include "engine/weights/digest.h"
 #include "proto/model_manifest.pb.h"
 

@@ -413,7 +413,7 @@ absl::Status SetBases(UserPart& part) {
   }
   const Executable& executable = *part.executable;
   for (size_t i = 0; i < part.request.inputs.size(); ++i) {
-    part.base[executable.input_values[i]] = static_cast<char*>(part.request.inputs[i].data);
+    part.base[executable.info->inputs[i].value] = static_cast<char*>(part.request.inputs[i].data);
   }
   return absl::OkStatus();
 }

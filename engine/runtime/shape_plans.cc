@@ -36,7 +36,7 @@ constexpr size_t kMaxRefusalBytes = 1024;
 
 // Whether the dimensions of input i are part of a request's shapes.
 bool HasShape(const Executable& model, size_t i) {
-  return model.info->inputs[i].used && !model.free_length[i];
+  return model.info->inputs[i].used && !model.info->inputs[i].free_length;
 }
 
 // The number of ads of a request of which every input has a row per ad or a single one; 0 for any
@@ -119,7 +119,7 @@ class Copier {
   Tensor Part(size_t i) const {
     Tensor part = request_.inputs[i];
     const int feature = info_.inputs[i].feature;
-    if (model_.free_length[i]) {
+    if (model_.info->inputs[i].free_length) {
       part.dims[0] = Ids(info_.features[feature]);
     } else if (info_.inputs[i].used && part.dims[0] == all_ads_) {
       part.dims[0] = ads_;
@@ -346,8 +346,6 @@ absl::StatusOr<std::unique_ptr<const ShapePlan>> ShapePlans::MakeFor(std::vector
   Executable& executable = plan->executable;
   executable.info = model.info;
   executable.tables = model.tables;
-  executable.free_length = model.free_length;
-  executable.input_values = model.input_values;
   executable.refuse_non_finite = model.refuse_non_finite;
   executable.token = model.token;
   ASSIGN_OR_RETURN(

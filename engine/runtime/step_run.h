@@ -8,9 +8,9 @@
 
 #include "absl/status/status.h"
 #include "absl/types/span.h"
+#include "engine/plan/plan.h"
 #include "engine/runtime/executor.h"
 #include "engine/runtime/model.h"
-#include "engine/runtime/plan.h"
 #include "engine/runtime/workspace.h"
 
 namespace ulfd::engine {

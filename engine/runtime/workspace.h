@@ -10,11 +10,11 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "engine/runtime/ad_cache.h"
+#include "engine/caches/ad_cache.h"
+#include "engine/plan/plan.h"
+#include "engine/plan/schedule.h"
 #include "engine/runtime/model.h"
-#include "engine/runtime/plan.h"
 #include "engine/runtime/request.h"
-#include "engine/runtime/schedule.h"
 
 namespace ulfd::engine {
 

@@ -10,7 +10,7 @@
 #include "absl/strings/str_replace.h"
 #include "base/status_macros.h"
 #include "base/text_file.h"
-#include "engine/runtime/delta_directory.h"
+#include "engine/directory/delta_directory.h"
 
 namespace ulfd::server {
 namespace {

@@ -12,8 +12,8 @@
 #include "base/file.h"
 #include "base/memory_limit.h"
 #include "base/status_macros.h"
+#include "engine/directory/model_directory.h"
 #include "engine/embedding/table_file.h"
-#include "engine/runtime/model_directory.h"
 
 namespace ulfd::server {
 namespace {

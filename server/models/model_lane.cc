@@ -8,7 +8,7 @@
 #include <optional>
 
 #include "base/load_scope.h"
-#include "engine/runtime/plan_info.h"
+#include "engine/plan/plan_info.h"
 #include "engine/tensor/onednn.h"
 #include "server/models/merged_request.h"
 

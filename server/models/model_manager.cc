@@ -8,7 +8,7 @@
 #include "absl/strings/str_join.h"
 #include "base/load_scope.h"
 #include "base/status_macros.h"
-#include "engine/runtime/load_reason.h"
+#include "engine/directory/load_reason.h"
 #include "server/models/merged_request.h"
 #include "server/models/model_lane.h"
 #include "server/system/memory_release.h"

@@ -13,8 +13,8 @@
 #include <string>
 #include <vector>
 
+#include "engine/directory/model_directory.h"
 #include "engine/runtime/model.h"
-#include "engine/runtime/model_directory.h"
 #include "server/models/quarantine.h"
 #include "server/scheduler/lane.h"
 

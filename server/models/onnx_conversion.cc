@@ -22,7 +22,7 @@
 #include "absl/strings/strip.h"
 #include "base/load_scope.h"
 #include "base/status_macros.h"
-#include "engine/runtime/onnx_directory.h"
+#include "engine/directory/onnx_directory.h"
 #include "engine/weights/digest.h"
 #include "server/models/quarantine.h"
 #include "server/system/child_process.h"

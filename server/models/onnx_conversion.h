@@ -10,7 +10,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "engine/runtime/directory_tree.h"
+#include "engine/directory/directory_tree.h"
 
 namespace ulfd::server {
 

@@ -10,7 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/load_scope.h"
 #include "base/status_macros.h"
-#include "engine/runtime/model_directory.h"
+#include "engine/directory/model_directory.h"
 #include "engine/weights/digest.h"
 
 namespace ulfd::server {

@@ -12,7 +12,7 @@
 #include "base/model_version.h"
 #include "base/status_macros.h"
 #include "base/text.h"
-#include "engine/runtime/directory_tree.h"
+#include "engine/directory/directory_tree.h"
 
 namespace ulfd::server {
 namespace {

@@ -13,7 +13,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "engine/runtime/model_directory.h"
+#include "engine/directory/model_directory.h"
 #include "server/models/version_rules.h"
 
 namespace ulfd::server {

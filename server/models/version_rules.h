@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/runtime/directory_tree.h"
+#include "engine/directory/directory_tree.h"
 
 namespace ulfd::server {
 

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "engine/runtime/load_reason.h"
+#include "engine/directory/load_reason.h"
 
 namespace ulfd::server {
 

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "engine/runtime/model_directory.h"
+#include "engine/directory/model_directory.h"
 #include "server/models/model_types.h"
 #include "server/models/operator_state.h"
 #include "server/models/quarantine.h"

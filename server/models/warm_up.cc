@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/load_scope.h"
 #include "base/status_macros.h"
-#include "engine/runtime/load_reason.h"
+#include "engine/directory/load_reason.h"
 #include "engine/tensor/onednn.h"
 
 namespace ulfd::server {

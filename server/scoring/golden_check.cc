@@ -13,8 +13,8 @@
 #include "base/recording/recording_reader.h"
 #include "base/status_macros.h"
 #include "base/text.h"
-#include "engine/runtime/directory_tree.h"
-#include "engine/runtime/model_directory.h"
+#include "engine/directory/directory_tree.h"
+#include "engine/directory/model_directory.h"
 #include "engine/runtime/score_tolerance.h"
 #include "server/scoring/recorded_run.h"
 

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "engine/runtime/plan_json.h"
+#include "engine/plan/plan_json.h"
 
 namespace ulfd::server {
 namespace {

@@ -1,7 +1,7 @@
 // delta.textproto, beside a table file and a list of ids, on top of the tests' tiny model; and such
 // lists.
 // SPDX-License-Identifier: Apache-2.0
-#include "engine/runtime/delta_directory.h"
+#include "engine/directory/delta_directory.h"
 #include "engine/runtime/model.h"
 #include "engine/tensor/onednn.h"
 #include "proto/delta.pb.h"

@@ -14,8 +14,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "engine/directory/delta_directory.h"
 #include "engine/embedding/table_file_writer.h"
-#include "engine/runtime/delta_directory.h"
 
 namespace ulfd::testing {
 

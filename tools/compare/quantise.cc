@@ -14,7 +14,7 @@
 #include "absl/strings/str_split.h"
 #include "base/status_macros.h"
 #include "base/text_file.h"
-#include "engine/runtime/model_directory.h"
+#include "engine/directory/model_directory.h"
 #include "engine/runtime/score_tolerance.h"
 #include "engine/tensor/onednn.h"
 #include "google/protobuf/text_format.h"

@@ -17,9 +17,9 @@
 #include "base/status_macros.h"
 #include "base/text.h"
 #include "base/text_file.h"
+#include "engine/directory/model_directory.h"
 #include "engine/embedding/table_file_writer.h"
 #include "engine/runtime/model.h"
-#include "engine/runtime/model_directory.h"
 #include "google/protobuf/text_format.h"
 
 namespace ulfd::convert {

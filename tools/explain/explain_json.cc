@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/explain/explain_json.h"
 
-#include "engine/runtime/plan_json.h"
+#include "engine/plan/plan_json.h"
 #include "nlohmann/json.hpp"
 
 namespace ulfd::tools {

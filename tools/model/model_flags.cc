@@ -13,8 +13,8 @@
 #include "absl/strings/str_format.h"
 #include "base/model_version.h"
 #include "base/status_macros.h"
-#include "engine/runtime/delta_directory.h"
-#include "engine/runtime/model_directory.h"
+#include "engine/directory/delta_directory.h"
+#include "engine/directory/model_directory.h"
 
 namespace ulfd::tools {
 

@@ -11,10 +11,10 @@
 #include "base/file.h"
 #include "base/status_macros.h"
 #include "base/text.h"
+#include "engine/directory/delta_directory.h"
+#include "engine/directory/model_directory.h"
+#include "engine/directory/onnx_directory.h"
 #include "engine/embedding/table_file.h"
-#include "engine/runtime/delta_directory.h"
-#include "engine/runtime/model_directory.h"
-#include "engine/runtime/onnx_directory.h"
 #include "engine/weights/digest.h"
 
 namespace ulfd::tools {

@@ -9,7 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/file.h"
 #include "base/status_macros.h"
-#include "engine/runtime/directory_tree.h"
+#include "engine/directory/directory_tree.h"
 
 namespace ulfd::tools {
 namespace {

@@ -23,7 +23,7 @@
 #include "base/model_version.h"
 #include "base/status_macros.h"
 #include "base/text.h"
-#include "engine/runtime/model_directory.h"
+#include "engine/directory/model_directory.h"
 #include "tools/cli/text_table.h"
 #include "tools/sync/checks.h"
 #include "tools/sync/listing.h"

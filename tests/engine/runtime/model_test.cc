@@ -8,7 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
-#include "engine/runtime/load_reason.h"
+#include "engine/directory/load_reason.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/testing/graph_case.h"

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "engine/runtime/delta_directory.h"
+#include "engine/directory/delta_directory.h"
 #include "engine/tensor/onednn.h"
 #include "server/models/model_change.h"
 #include "tests/testing/delta_files.h"

@@ -15,7 +15,7 @@
 #include "base/file.h"
 #include "base/status_macros.h"
 #include "base/text.h"
-#include "engine/runtime/model_directory.h"
+#include "engine/directory/model_directory.h"
 #include "onnx/checker.h"
 #include "onnx/defs/schema.h"
 #include "onnx/shape_inference/implementation.h"
