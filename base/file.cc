@@ -1,4 +1,3 @@
-// Reading files with errors that name them: whole, or chunk by chunk.
 // SPDX-License-Identifier: Apache-2.0
 #include "base/file.h"
 

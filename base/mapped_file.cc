@@ -1,4 +1,3 @@
-// Files mapped read-only, whose damage is a status rather than a signal.
 // SPDX-License-Identifier: Apache-2.0
 #include "base/mapped_file.h"
 

@@ -1,4 +1,3 @@
-// Names of version directories.
 // SPDX-License-Identifier: Apache-2.0
 #include "base/model_version.h"
 

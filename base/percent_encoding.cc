@@ -1,4 +1,3 @@
-// Names in URLs.
 // SPDX-License-Identifier: Apache-2.0
 #include "base/percent_encoding.h"
 

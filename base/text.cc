@@ -1,4 +1,3 @@
-// Text for messages.
 // SPDX-License-Identifier: Apache-2.0
 #include "base/text.h"
 

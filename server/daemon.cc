@@ -1,4 +1,3 @@
-// Start, drain and stop.
 // SPDX-License-Identifier: Apache-2.0
 #include "server/daemon.h"
 

@@ -1,4 +1,3 @@
-// Reading a command line, and its --help.
 // SPDX-License-Identifier: Apache-2.0
 #include "base/flags/flag_set.h"
 

@@ -1,4 +1,3 @@
-// Names, framing and appending.
 // SPDX-License-Identifier: Apache-2.0
 #include "base/recording/recording_file.h"
 

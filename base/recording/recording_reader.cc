@@ -1,4 +1,3 @@
-// Reading records.
 // SPDX-License-Identifier: Apache-2.0
 #include "base/recording/recording_reader.h"
 

@@ -1,4 +1,3 @@
-// Ads by a secret hash of their features.
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/caches/ad_cache.h"
 

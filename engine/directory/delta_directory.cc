@@ -1,4 +1,3 @@
-// Lists epochs and reads what they say of themselves.
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/directory/delta_directory.h"
 

@@ -1,4 +1,3 @@
-// Walks with fixed bounds.
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/directory/directory_tree.h"
 

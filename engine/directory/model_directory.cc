@@ -1,4 +1,3 @@
-// Finds and checks the files of a version directory.
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/directory/model_directory.h"
 

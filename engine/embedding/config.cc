@@ -1,4 +1,3 @@
-// Embedding configurations: read from their text files and checked.
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/embedding/config.h"
 

@@ -1,4 +1,3 @@
-// The rows of tables that are open, for tables of the same content.
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/embedding/open_tables.h"
 

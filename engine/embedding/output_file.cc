@@ -1,4 +1,3 @@
-// A file that is written at any place.
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/embedding/output_file.h"
 

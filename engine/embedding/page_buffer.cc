@@ -1,4 +1,3 @@
-// Large, growing, page-aligned memory.
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/embedding/page_buffer.h"
 

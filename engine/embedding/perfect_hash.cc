@@ -1,4 +1,3 @@
-// A hash function without collisions for a fixed set of keys.
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/embedding/perfect_hash.h"
 

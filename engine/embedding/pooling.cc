@@ -1,4 +1,3 @@
-// Ids -> rows of a table -> columns of a block.
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/embedding/pooling.h"
 

@@ -1,4 +1,3 @@
-// Rows of a store that are kept in memory.
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/embedding/row_cache.h"
 

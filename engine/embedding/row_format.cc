@@ -1,4 +1,3 @@
-// How tables hold their rows: as floats or in fewer bytes.
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/embedding/row_format.h"
 

@@ -1,4 +1,3 @@
-// The rows that a request needs of a table whose rows are not in memory.
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/embedding/row_set.h"
 

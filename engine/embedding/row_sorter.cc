@@ -1,4 +1,3 @@
-// Rows in any order -> encoded rows in the order of their hashes, in bounded memory.
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/embedding/row_sorter.h"
 

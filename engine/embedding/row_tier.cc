@@ -1,4 +1,3 @@
-// A table's rows in a store, and those of them that are kept in memory.
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/embedding/row_tier.h"
 

@@ -1,4 +1,3 @@
-// An embedding table: int64 ids -> rows.
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/embedding/table.h"
 

@@ -1,4 +1,3 @@
-// Makes embedding tables row by row.
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/embedding/table_builder.h"
 

@@ -1,4 +1,3 @@
-// Table files (*.ulft): tables that are mapped as they are.
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/embedding/table_file.h"
 

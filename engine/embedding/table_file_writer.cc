@@ -1,4 +1,3 @@
-// Writes table files of any size in bounded memory.
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/embedding/table_file_writer.h"
 

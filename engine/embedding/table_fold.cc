@@ -1,4 +1,3 @@
-// Makes one base of a base and its overlay.
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/embedding/table_fold.h"
 

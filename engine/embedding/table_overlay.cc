@@ -1,4 +1,3 @@
-// What deltas changed in a table since its base was made.
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/embedding/table_overlay.h"
 

@@ -1,4 +1,3 @@
-// The reader of XDL text tables.
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/embedding/text_table.h"
 

@@ -1,4 +1,3 @@
-// Where float32 loses its digits.
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/graph/cancellation.h"
 

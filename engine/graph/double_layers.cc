@@ -1,4 +1,3 @@
-// The manifest's double_layers: named layers are computed in double.
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/graph/double_layers.h"
 

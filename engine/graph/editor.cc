@@ -1,4 +1,3 @@
-// How a pass looks at a graph and changes it.
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/graph/editor.h"
 

@@ -1,4 +1,3 @@
-// ulf.NetParameter and weights -> Graph.
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/graph/graph_loader.h"
 

@@ -1,4 +1,3 @@
-// Shapes, types and levels of every value of a graph.
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/graph/inference.h"
 

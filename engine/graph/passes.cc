@@ -1,4 +1,3 @@
-// The ordered list of rewrites between lowering and planning.
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/graph/passes.h"
 

@@ -1,4 +1,3 @@
-// Rows on axis 0.
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/graph/rows_first.h"
 

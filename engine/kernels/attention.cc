@@ -1,4 +1,3 @@
-// The attention unit of DIN.
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/kernels/attention.h"
 

@@ -1,4 +1,3 @@
-// The way to the kernels.
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/kernels/elementwise.h"
 

@@ -1,4 +1,3 @@
-// Fully connected layers: packing, and the way to the kernels.
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/kernels/fc.h"
 

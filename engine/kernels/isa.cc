@@ -1,4 +1,3 @@
-// Which instruction set the kernels use.
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/kernels/isa.h"
 

@@ -1,4 +1,3 @@
-// Operands of products in bf16 and int8.
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/kernels/low_precision.h"
 

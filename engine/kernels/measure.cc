@@ -1,4 +1,3 @@
-// What is faster on this machine.
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/kernels/measure.h"
 

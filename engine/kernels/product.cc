@@ -1,4 +1,3 @@
-// A product with a matrix that does not change.
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/kernels/product.h"
 

@@ -1,4 +1,3 @@
-// Checks that several layer types share.
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/layers/checks.h"
 

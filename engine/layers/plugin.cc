@@ -1,4 +1,3 @@
-// Layer types from shared libraries.
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/layers/plugin.h"
 

@@ -1,4 +1,3 @@
-// Every layer type that the engine knows, and the checks that all of them share.
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/layers/registry.h"
 

@@ -1,4 +1,3 @@
-// Places in one block of memory for values that live from one step to another.
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/plan/arena_layout.h"
 

@@ -1,4 +1,3 @@
-// What is decided at load about running a graph.
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/plan/plan.h"
 

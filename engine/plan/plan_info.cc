@@ -1,4 +1,3 @@
-// A plan as data, for people and tools.
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/plan/plan_info.h"
 

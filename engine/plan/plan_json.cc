@@ -1,4 +1,3 @@
-// A plan as JSON.
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/plan/plan_json.h"
 

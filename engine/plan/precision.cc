@@ -1,4 +1,3 @@
-// In which precision the steps of a plan compute their products with weights.
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/plan/precision.h"
 

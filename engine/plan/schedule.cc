@@ -1,4 +1,3 @@
-// How a proved plan runs over rows.
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/plan/schedule.h"
 

@@ -1,4 +1,3 @@
-// Inputs, features, layers and outputs as data.
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/runtime/describe_model.h"
 

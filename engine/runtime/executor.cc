@@ -1,4 +1,3 @@
-// Runs a plan for one request.
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/runtime/executor.h"
 

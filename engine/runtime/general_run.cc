@@ -1,4 +1,3 @@
-// Runs the graph as written for one user by numpy's rules.
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/runtime/general_run.h"
 

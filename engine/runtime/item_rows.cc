@@ -1,4 +1,3 @@
-// The ads of a tile by what is computed from them alone.
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/runtime/item_rows.h"
 

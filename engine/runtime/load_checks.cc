@@ -1,4 +1,3 @@
-// What a manifest demands of a model once its graph is known.
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/runtime/load_checks.h"
 

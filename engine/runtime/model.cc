@@ -1,4 +1,3 @@
-// A loaded model: the interface of the engine to the daemon and the tools.
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/runtime/model.h"
 

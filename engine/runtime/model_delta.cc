@@ -1,4 +1,3 @@
-// Reads deltas, checks them against what is there, and puts them on top of it.
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/runtime/model_delta.h"
 

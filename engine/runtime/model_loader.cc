@@ -1,4 +1,3 @@
-// A version directory -> everything that a model consists of.
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/runtime/model_loader.h"
 

@@ -1,4 +1,3 @@
-// Plans from a graph and what is stated of its inputs.
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/runtime/plan_recipe.h"
 

@@ -1,4 +1,3 @@
-// One request as kernels read it.
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/runtime/request.h"
 

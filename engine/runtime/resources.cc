@@ -1,4 +1,3 @@
-// The files that layers ask for while a model loads.
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/runtime/resources.h"
 

@@ -1,4 +1,3 @@
-// Runs a schedule.
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/runtime/row_run.h"
 

@@ -1,4 +1,3 @@
-// What a run by rows takes.
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/runtime/run_memory.h"
 

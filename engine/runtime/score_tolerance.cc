@@ -1,4 +1,3 @@
-// How far two ways of computing the same score may be apart.
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/runtime/score_tolerance.h"
 

@@ -1,4 +1,3 @@
-// Plans for shapes that requests show.
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/runtime/shape_plans.h"
 

@@ -1,4 +1,3 @@
-// One step of a plan.
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/runtime/step_run.h"
 

@@ -1,4 +1,3 @@
-// What one worker keeps between runs.
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/runtime/workspace.h"
 

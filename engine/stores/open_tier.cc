@@ -1,4 +1,3 @@
-// Opens what a manifest says of a table's store.
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/stores/open_tier.h"
 

@@ -1,4 +1,3 @@
-// A Redis Cluster: topology, connections, and what is known of how fast it answers.
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/stores/redis_cluster.h"
 

@@ -1,4 +1,3 @@
-// One connection to one Redis node.
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/stores/redis_connection.h"
 

@@ -1,4 +1,3 @@
-// By getaddrinfo.
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/stores/redis_names.h"
 

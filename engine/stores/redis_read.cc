@@ -1,4 +1,3 @@
-// One read of many keys over all nodes of a Redis Cluster.
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/stores/redis_read.h"
 

@@ -1,4 +1,3 @@
-// Tables in a Redis Cluster.
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/stores/redis_store.h"
 

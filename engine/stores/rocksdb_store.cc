@@ -1,4 +1,3 @@
-// Tables in RocksDB.
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/stores/rocksdb_store.h"
 

@@ -1,4 +1,3 @@
-// What a store says of a table, as bytes.
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/stores/stored_table.h"
 

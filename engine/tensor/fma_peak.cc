@@ -1,4 +1,3 @@
-// The machine's floating-point peak.
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/tensor/fma_peak.h"
 

@@ -1,4 +1,3 @@
-// The threads of oneDNN.
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/tensor/onednn.h"
 

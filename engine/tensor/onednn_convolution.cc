@@ -1,4 +1,3 @@
-// 2-d convolution on oneDNN.
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/tensor/onednn_convolution.h"
 

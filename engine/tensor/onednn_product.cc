@@ -1,4 +1,3 @@
-// Products with a matrix that does not change, on oneDNN.
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/tensor/onednn_product.h"
 

@@ -1,4 +1,3 @@
-// Shapes, levels and tensor views.
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/tensor/tensor.h"
 

@@ -1,4 +1,3 @@
-// Digests of files: SHA-256 to check a release, XXH3 to tell contents apart.
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/weights/digest.h"
 

@@ -1,4 +1,3 @@
-// MXNet NDArray lists, the format of XDL's dense.txt (which is not text).
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/weights/ndarray_list.h"
 

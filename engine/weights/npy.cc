@@ -1,4 +1,3 @@
-// The .npy array format: headers parsed and written, element types converted.
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/weights/npy.h"
 

@@ -1,4 +1,3 @@
-// NumPy .npz files: zip archives of .npy arrays, read and written.
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/weights/npz.h"
 

@@ -1,4 +1,3 @@
-// Protobuf messages read from text or binary files, with errors that say where.
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/weights/proto_file.h"
 

@@ -1,5 +1,3 @@
-// The weights of a model: read from any of the four file formats, matched to layers by name or by
-// arg_names.
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/weights/weights.h"
 

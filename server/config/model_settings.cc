@@ -1,4 +1,3 @@
-// Models.
 // SPDX-License-Identifier: Apache-2.0
 #include "server/config/model_settings.h"
 

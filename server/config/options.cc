@@ -1,4 +1,3 @@
-// The command line, the file, and the checks over all options together.
 // SPDX-License-Identifier: Apache-2.0
 #include "server/config/options.h"
 

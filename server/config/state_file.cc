@@ -1,4 +1,3 @@
-// Text proto <-> states.
 // SPDX-License-Identifier: Apache-2.0
 #include "server/config/state_file.h"
 

@@ -1,4 +1,3 @@
-// Keeping hot ids, and reading their rows ahead.
 // SPDX-License-Identifier: Apache-2.0
 #include "server/models/hot_ids.h"
 

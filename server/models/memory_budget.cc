@@ -1,4 +1,3 @@
-// Adds up sizes of files.
 // SPDX-License-Identifier: Apache-2.0
 #include "server/models/memory_budget.h"
 

@@ -1,4 +1,3 @@
-// Joins requests, cuts results.
 // SPDX-License-Identifier: Apache-2.0
 #include "server/models/merged_request.h"
 

@@ -1,4 +1,3 @@
-// Version policy, fall-back and unloading of one model.
 // SPDX-License-Identifier: Apache-2.0
 #include "server/models/model_entry.h"
 

@@ -1,4 +1,3 @@
-// Makes lanes.
 // SPDX-License-Identifier: Apache-2.0
 #include "server/models/model_lane.h"
 

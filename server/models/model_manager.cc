@@ -1,4 +1,3 @@
-// The model manager: looks, loads, publishes, folds.
 // SPDX-License-Identifier: Apache-2.0
 #include "server/models/model_manager.h"
 

@@ -1,4 +1,3 @@
-// Checks of ModelManagerOptions.
 // SPDX-License-Identifier: Apache-2.0
 #include "server/models/model_manager_options.h"
 

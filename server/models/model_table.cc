@@ -1,4 +1,3 @@
-// Bookkeeping over all models.
 // SPDX-License-Identifier: Apache-2.0
 #include "server/models/model_table.h"
 

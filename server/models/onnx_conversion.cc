@@ -1,4 +1,3 @@
-// Running ulf-convert, and what is kept of it.
 // SPDX-License-Identifier: Apache-2.0
 #include "server/models/onnx_conversion.h"
 

@@ -1,4 +1,3 @@
-// What the configuration says, as text.
 // SPDX-License-Identifier: Apache-2.0
 #include "server/models/operator_state.h"
 

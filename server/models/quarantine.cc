@@ -1,4 +1,3 @@
-// Hashes and the list of what was refused.
 // SPDX-License-Identifier: Apache-2.0
 #include "server/models/quarantine.h"
 

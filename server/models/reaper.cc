@@ -1,4 +1,3 @@
-// The reaper's queue and thread.
 // SPDX-License-Identifier: Apache-2.0
 #include "server/models/reaper.h"
 

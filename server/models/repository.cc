@@ -1,4 +1,3 @@
-// Listing and fingerprinting.
 // SPDX-License-Identifier: Apache-2.0
 #include "server/models/repository.h"
 

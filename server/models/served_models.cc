@@ -1,4 +1,3 @@
-// Look-ups in what is published, and the messages for what is not.
 // SPDX-License-Identifier: Apache-2.0
 #include "server/models/served_models.h"
 

@@ -1,4 +1,3 @@
-// Folds overlays of tables into new bases, aside and at low priority.
 // SPDX-License-Identifier: Apache-2.0
 #include "server/models/table_folder.h"
 

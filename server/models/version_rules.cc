@@ -1,4 +1,3 @@
-// Resolving what files may lie in.
 // SPDX-License-Identifier: Apache-2.0
 #include "server/models/version_rules.h"
 

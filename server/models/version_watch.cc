@@ -1,4 +1,3 @@
-// The rules of VersionWatch.
 // SPDX-License-Identifier: Apache-2.0
 #include "server/models/version_watch.h"
 

@@ -1,4 +1,3 @@
-// Load and warm-up.
 // SPDX-License-Identifier: Apache-2.0
 #include "server/models/warm_up.h"
 

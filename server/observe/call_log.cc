@@ -1,4 +1,3 @@
-// Which calls get a line.
 // SPDX-License-Identifier: Apache-2.0
 #include "server/observe/call_log.h"
 

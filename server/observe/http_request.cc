@@ -1,4 +1,3 @@
-// Heads of HTTP/1 requests.
 // SPDX-License-Identifier: Apache-2.0
 #include "server/observe/http_request.h"
 

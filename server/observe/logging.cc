@@ -1,4 +1,3 @@
-// Formats events and hands the lines to spdlog.
 // SPDX-License-Identifier: Apache-2.0
 #include "server/observe/logging.h"
 

@@ -1,4 +1,3 @@
-// Counting, and the export of what was counted.
 // SPDX-License-Identifier: Apache-2.0
 #include "server/observe/metrics.h"
 

@@ -1,4 +1,3 @@
-// Reads /proc/self.
 // SPDX-License-Identifier: Apache-2.0
 #include "server/observe/process_metrics.h"
 

@@ -1,4 +1,3 @@
-// Means of the times of steps.
 // SPDX-License-Identifier: Apache-2.0
 #include "server/observe/step_profile.h"
 

@@ -1,4 +1,3 @@
-// traceparent, sampling, and the queue of spans.
 // SPDX-License-Identifier: Apache-2.0
 #include "server/observe/tracer.h"
 

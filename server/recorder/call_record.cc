@@ -1,4 +1,3 @@
-// Requests and replies -> records.
 // SPDX-License-Identifier: Apache-2.0
 #include "server/recorder/call_record.h"
 

@@ -1,4 +1,3 @@
-// Choosing, queueing, writing, rotating.
 // SPDX-License-Identifier: Apache-2.0
 #include "server/recorder/recorder.h"
 

@@ -1,4 +1,3 @@
-// RecorderStats -> families.
 // SPDX-License-Identifier: Apache-2.0
 #include "server/recorder/recorder_metrics.h"
 

@@ -1,4 +1,3 @@
-// Deadlines and metadata.
 // SPDX-License-Identifier: Apache-2.0
 #include "server/rpc/call_context.h"
 

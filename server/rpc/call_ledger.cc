@@ -1,4 +1,3 @@
-// Books of calls.
 // SPDX-License-Identifier: Apache-2.0
 #include "server/rpc/call_ledger.h"
 

@@ -1,4 +1,3 @@
-// The threads that receive calls.
 // SPDX-License-Identifier: Apache-2.0
 #include "server/rpc/call_receiver.h"
 

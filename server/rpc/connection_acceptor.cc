@@ -1,4 +1,3 @@
-// The accept loop.
 // SPDX-License-Identifier: Apache-2.0
 #include "server/rpc/connection_acceptor.h"
 

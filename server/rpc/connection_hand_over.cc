@@ -1,4 +1,3 @@
-// The thread that hands over.
 // SPDX-License-Identifier: Apache-2.0
 #include "server/rpc/connection_hand_over.h"
 

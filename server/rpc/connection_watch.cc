@@ -1,4 +1,3 @@
-// What gRPC's channelz and TCP tell about connections.
 // SPDX-License-Identifier: Apache-2.0
 #include "server/rpc/connection_watch.h"
 

@@ -1,4 +1,3 @@
-// gRPC server settings.
 // SPDX-License-Identifier: Apache-2.0
 #include "server/rpc/grpc_listener.h"
 

@@ -1,4 +1,3 @@
-// gRPC's log function.
 // SPDX-License-Identifier: Apache-2.0
 #include "server/rpc/grpc_log.h"
 

@@ -1,4 +1,3 @@
-// absl::Status -> grpc::Status.
 // SPDX-License-Identifier: Apache-2.0
 #include "server/rpc/grpc_status.h"
 

@@ -1,4 +1,3 @@
-// Reads at start, looks again while the server runs.
 // SPDX-License-Identifier: Apache-2.0
 #include "server/rpc/listener_security.h"
 

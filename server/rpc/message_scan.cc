@@ -1,4 +1,3 @@
-// A walk over the wire format.
 // SPDX-License-Identifier: Apache-2.0
 #include "server/rpc/message_scan.h"
 

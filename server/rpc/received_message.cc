@@ -1,4 +1,3 @@
-// gRPC's bytes -> messages.
 // SPDX-License-Identifier: Apache-2.0
 #include "server/rpc/received_message.h"
 

@@ -1,4 +1,3 @@
-// Spans -> OTLP.
 // SPDX-License-Identifier: Apache-2.0
 #include "server/rpc/trace_exporter.h"
 

@@ -1,4 +1,3 @@
-// Books and releases.
 // SPDX-License-Identifier: Apache-2.0
 #include "server/scheduler/client_quota.h"
 

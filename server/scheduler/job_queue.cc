@@ -1,4 +1,3 @@
-// JobQueue: which piece of work comes next.
 // SPDX-License-Identifier: Apache-2.0
 #include "server/scheduler/job_queue.h"
 

@@ -1,4 +1,3 @@
-// LookupPool: fetching, and giving up.
 // SPDX-License-Identifier: Apache-2.0
 #include "server/scheduler/lookup_pool.h"
 

@@ -1,4 +1,3 @@
-// Why a call was refused.
 // SPDX-License-Identifier: Apache-2.0
 #include "server/scheduler/refusal.h"
 

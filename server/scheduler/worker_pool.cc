@@ -1,4 +1,3 @@
-// WorkerPool: the worker loop, admission and draining.
 // SPDX-License-Identifier: Apache-2.0
 #include "server/scheduler/worker_pool.h"
 

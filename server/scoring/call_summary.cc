@@ -1,4 +1,3 @@
-// Lines, spans and the list of the slowest.
 // SPDX-License-Identifier: Apache-2.0
 #include "server/scoring/call_summary.h"
 

@@ -1,4 +1,3 @@
-// Hashes of users.
 // SPDX-License-Identifier: Apache-2.0
 #include "server/scoring/canary_hash.h"
 

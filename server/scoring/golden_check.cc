@@ -1,4 +1,3 @@
-// Reading, scoring and comparing recordings.
 // SPDX-License-Identifier: Apache-2.0
 #include "server/scoring/golden_check.h"
 

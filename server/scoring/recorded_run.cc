@@ -1,4 +1,3 @@
-// Decoding, running and pairing.
 // SPDX-License-Identifier: Apache-2.0
 #include "server/scoring/recorded_run.h"
 

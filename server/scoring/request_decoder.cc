@@ -1,4 +1,3 @@
-// The native API's requests.
 // SPDX-License-Identifier: Apache-2.0
 #include "server/scoring/request_decoder.h"
 

@@ -1,4 +1,3 @@
-// The native API's replies.
 // SPDX-License-Identifier: Apache-2.0
 #include "server/scoring/response_encoder.h"
 

@@ -1,4 +1,3 @@
-// The life of a call.
 // SPDX-License-Identifier: Apache-2.0
 #include "server/scoring/score_call.h"
 

@@ -1,4 +1,3 @@
-// Choosing, queueing, scoring, counting.
 // SPDX-License-Identifier: Apache-2.0
 #include "server/scoring/shadow.h"
 

@@ -1,4 +1,3 @@
-// Between TensorFlow Serving's messages and those of KServe.
 // SPDX-License-Identifier: Apache-2.0
 #include "server/scoring/tf_serving_codec.h"
 

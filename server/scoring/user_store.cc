@@ -1,4 +1,3 @@
-// Keys of requests.
 // SPDX-License-Identifier: Apache-2.0
 #include "server/scoring/user_store.h"
 

@@ -1,4 +1,3 @@
-// The text of a refusal.
 // SPDX-License-Identifier: Apache-2.0
 #include "server/security/access_rules.h"
 

@@ -1,4 +1,3 @@
-// Checks tokens.
 // SPDX-License-Identifier: Apache-2.0
 #include "server/security/authenticator.h"
 

@@ -1,4 +1,3 @@
-// Parses and finds tokens.
 // SPDX-License-Identifier: Apache-2.0
 #include "server/security/token_table.h"
 

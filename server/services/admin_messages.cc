@@ -1,4 +1,3 @@
-// Requests -> changes, results -> replies.
 // SPDX-License-Identifier: Apache-2.0
 #include "server/services/admin_messages.h"
 

@@ -1,4 +1,3 @@
-// Admin calls.
 // SPDX-License-Identifier: Apache-2.0
 #include "server/services/admin_service.h"
 

@@ -1,4 +1,3 @@
-// Puts the page together.
 // SPDX-License-Identifier: Apache-2.0
 #include "server/services/console_page.h"
 

@@ -1,4 +1,3 @@
-// Health checks.
 // SPDX-License-Identifier: Apache-2.0
 #include "server/services/health_service.h"
 

@@ -1,4 +1,3 @@
-// Models as messages of KServe and Triton.
 // SPDX-License-Identifier: Apache-2.0
 #include "server/services/kserve_models.h"
 

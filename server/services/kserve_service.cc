@@ -1,4 +1,3 @@
-// KServe v2.
 // SPDX-License-Identifier: Apache-2.0
 #include "server/services/kserve_service.h"
 

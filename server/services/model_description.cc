@@ -1,4 +1,3 @@
-// ModelManager's view -> messages.
 // SPDX-License-Identifier: Apache-2.0
 #include "server/services/model_description.h"
 

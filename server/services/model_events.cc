@@ -1,4 +1,3 @@
-// What happens to models, told on.
 // SPDX-License-Identifier: Apache-2.0
 #include "server/services/model_events.h"
 

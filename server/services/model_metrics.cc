@@ -1,4 +1,3 @@
-// Models, their deltas and stores, the queue.
 // SPDX-License-Identifier: Apache-2.0
 #include "server/services/model_metrics.h"
 

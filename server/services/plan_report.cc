@@ -1,4 +1,3 @@
-// Plans and what their steps take.
 // SPDX-License-Identifier: Apache-2.0
 #include "server/services/plan_report.h"
 

@@ -1,4 +1,3 @@
-// The native API.
 // SPDX-License-Identifier: Apache-2.0
 #include "server/services/prediction_service.h"
 

@@ -1,4 +1,3 @@
-// Why a server is not ready.
 // SPDX-License-Identifier: Apache-2.0
 #include "server/services/readiness.h"
 

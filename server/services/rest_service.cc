@@ -1,4 +1,3 @@
-// Paths, status codes and JSON of KServe v2 over HTTP.
 // SPDX-License-Identifier: Apache-2.0
 #include "server/services/rest_service.h"
 

@@ -1,4 +1,3 @@
-// Looking up, and forgetting.
 // SPDX-License-Identifier: Apache-2.0
 #include "server/services/shared_replies.h"
 

@@ -1,4 +1,3 @@
-// Fills the report.
 // SPDX-License-Identifier: Apache-2.0
 #include "server/services/status_report.h"
 

@@ -1,4 +1,3 @@
-// TensorFlow Serving's API.
 // SPDX-License-Identifier: Apache-2.0
 #include "server/services/tf_serving_service.h"
 

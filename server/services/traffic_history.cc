@@ -1,4 +1,3 @@
-// Looking, and telling what was seen.
 // SPDX-License-Identifier: Apache-2.0
 #include "server/services/traffic_history.h"
 

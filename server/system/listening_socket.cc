@@ -1,4 +1,3 @@
-// Binds and listens.
 // SPDX-License-Identifier: Apache-2.0
 #include "server/system/listening_socket.h"
 

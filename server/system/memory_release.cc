@@ -1,4 +1,3 @@
-// The two allocators.
 // SPDX-License-Identifier: Apache-2.0
 #include "server/system/memory_release.h"
 

@@ -1,4 +1,3 @@
-// Working and sleeping in turns.
 // SPDX-License-Identifier: Apache-2.0
 #include "server/system/pacer.h"
 

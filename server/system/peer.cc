@@ -1,4 +1,3 @@
-// Addresses of peers.
 // SPDX-License-Identifier: Apache-2.0
 #include "server/system/peer.h"
 

@@ -1,4 +1,3 @@
-// Scheduling of background threads.
 // SPDX-License-Identifier: Apache-2.0
 #include "server/system/thread_priority.h"
 

@@ -1,4 +1,3 @@
-// The system's clocks of threads.
 // SPDX-License-Identifier: Apache-2.0
 #include "server/system/thread_time.h"
 

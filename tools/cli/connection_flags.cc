@@ -1,4 +1,3 @@
-// Flags -> options, checked.
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/cli/connection_flags.h"
 

@@ -1,4 +1,3 @@
-// SIGINT and SIGTERM as a question.
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/cli/interrupt.h"
 

@@ -1,4 +1,3 @@
-// Text for people.
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/cli/print.h"
 

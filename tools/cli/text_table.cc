@@ -1,4 +1,3 @@
-// Aligned columns for a terminal.
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/cli/text_table.h"
 

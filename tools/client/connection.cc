@@ -1,4 +1,3 @@
-// Credentials, channels, metadata.
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/client/connection.h"
 

@@ -1,4 +1,3 @@
-// Prints and saves what a call or an offline run gave.
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/client/reply.h"
 

@@ -1,4 +1,3 @@
-// Two sets of tensors side by side.
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/compare/comparison.h"
 

@@ -1,4 +1,3 @@
-// How far the scores of one way of computing a model are from those of another.
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/compare/differences.h"
 

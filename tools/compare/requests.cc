@@ -1,4 +1,3 @@
-// Requests in files.
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/compare/requests.h"
 

@@ -1,4 +1,3 @@
-// Saved requests and their scores.
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/compare/score_set.h"
 

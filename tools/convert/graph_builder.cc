@@ -1,4 +1,3 @@
-// A ULF model while it is being made.
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/convert/graph_builder.h"
 

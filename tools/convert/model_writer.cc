@@ -1,4 +1,3 @@
-// A converted model as a version directory on disk.
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/convert/model_writer.h"
 

@@ -1,4 +1,3 @@
-// The ULF layers that conversions are made of.
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/convert/recipes.h"
 

@@ -1,4 +1,3 @@
-// The text of a conversion report.
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/convert/report.h"
 

@@ -1,4 +1,3 @@
-// `ulf explain --html`: a page for a browser.
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/explain/explain_html.h"
 

@@ -1,4 +1,3 @@
-// `ulf explain --json`: everything, for programs.
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/explain/explain_json.h"
 

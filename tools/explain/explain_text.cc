@@ -1,4 +1,3 @@
-// `ulf explain` for a terminal.
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/explain/explain_text.h"
 

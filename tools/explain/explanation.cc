@@ -1,4 +1,3 @@
-// What `ulf explain` has to say of a model.
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/explain/explanation.h"
 

@@ -1,4 +1,3 @@
-// The pictures of `ulf explain --html`.
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/explain/graph_picture.h"
 

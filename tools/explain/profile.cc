@@ -1,4 +1,3 @@
-// Where the time of a request goes, step by step.
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/explain/profile.h"
 

@@ -1,4 +1,3 @@
-// Distributions of ad counts, and their names.
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/load/ad_counts.h"
 

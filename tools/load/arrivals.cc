@@ -1,4 +1,3 @@
-// The arrival processes.
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/load/arrivals.h"
 

@@ -1,4 +1,3 @@
-// Buckets, quantiles, correction.
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/load/histogram.h"
 

@@ -1,4 +1,3 @@
-// The sender and the receiver.
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/load/load_generator.h"
 

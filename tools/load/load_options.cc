@@ -1,4 +1,3 @@
-// The flags of `ulf load`.
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/load/load_options.h"
 

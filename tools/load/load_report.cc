@@ -1,4 +1,3 @@
-// The report as text.
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/load/load_report.h"
 

@@ -1,4 +1,3 @@
-// Connections and health watches.
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/load/load_targets.h"
 

@@ -1,4 +1,3 @@
-// Metadata -> inputs.
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/load/model_inputs.h"
 

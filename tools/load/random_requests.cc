@@ -1,4 +1,3 @@
-// Making requests up.
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/load/random_requests.h"
 

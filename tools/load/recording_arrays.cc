@@ -1,4 +1,3 @@
-// Records -> arrays.
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/load/recording_arrays.h"
 

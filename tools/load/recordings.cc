@@ -1,4 +1,3 @@
-// Finding and reading recordings.
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/load/recordings.h"
 

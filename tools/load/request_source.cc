@@ -1,4 +1,3 @@
-// Making, converting and replaying requests.
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/load/request_source.h"
 

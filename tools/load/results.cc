@@ -1,4 +1,3 @@
-// Counting.
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/load/results.h"
 

@@ -1,4 +1,3 @@
-// Ids [rows, n] -> ids, and how many each row has.
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/model/id_matrix.h"
 

@@ -1,4 +1,3 @@
-// What `ulf layers` prints.
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/model/layer_docs.h"
 

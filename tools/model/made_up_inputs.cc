@@ -1,4 +1,3 @@
-// A request made up for a model.
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/model/made_up_inputs.h"
 

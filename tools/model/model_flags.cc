@@ -1,4 +1,3 @@
-// Plug-ins and version directories of the command line.
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/model/model_flags.h"
 

@@ -1,4 +1,3 @@
-// What `ulf inspect --json` prints.
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/model/model_json.h"
 

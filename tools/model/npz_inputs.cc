@@ -1,4 +1,3 @@
-// Arrays of an npz file as inputs of a model.
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/model/npz_inputs.h"
 

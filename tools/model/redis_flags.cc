@@ -1,4 +1,3 @@
-// Flags of a Redis Cluster.
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/model/redis_flags.h"
 

@@ -1,4 +1,3 @@
-// A directory of this machine, such as a mounted volume.
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/sync/directory_source.h"
 

@@ -1,4 +1,3 @@
-// Deltas of tables.
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/table/delta.h"
 

@@ -1,4 +1,3 @@
-// The files from which tables are built.
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/table/row_sources.h"
 

@@ -1,4 +1,3 @@
-// Where the columns of a tensor come from.
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/graph/passes/columns.h"
 

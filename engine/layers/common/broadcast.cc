@@ -1,4 +1,3 @@
-// numpy broadcasting at run time.
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/layers/common/broadcast.h"
 

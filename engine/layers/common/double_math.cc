@@ -1,4 +1,3 @@
-// Layer functions computed in double.
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/layers/common/double_math.h"
 

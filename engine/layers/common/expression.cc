@@ -1,4 +1,3 @@
-// Formulas over the inputs of expression_layer.
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/layers/common/expression.h"
 

@@ -1,4 +1,3 @@
-// Matrices of a model's weight file, laid out for kernels.
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/layers/common/packed_weights.h"
 

@@ -1,4 +1,3 @@
-// Convolution of small images by our own matrix products.
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/layers/common/small_convolution.h"
 

@@ -1,4 +1,3 @@
-// Copies elements in an order that a few strides describe.
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/layers/common/strided_copy.h"
 

@@ -1,4 +1,3 @@
-// Windows that slide over an image.
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/layers/common/window.h"
 

@@ -1,4 +1,3 @@
-// The attention unit as one layer.
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/layers/fused/attention.h"
 

@@ -1,4 +1,3 @@
-// What follows a fully connected layer column by column.
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/layers/fused/fc_epilogue.h"
 

@@ -1,4 +1,3 @@
-// The fully connected layer that the optimiser works with.
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/layers/fused/fused_fc.h"
 

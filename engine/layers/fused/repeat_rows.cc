@@ -1,4 +1,3 @@
-// What belongs to a user, once for each of the user's ads.
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/layers/fused/repeat_rows.h"
 

@@ -1,4 +1,3 @@
-// Caffe files: a net in one form whatever its age, and the trained arrays of its layers.
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/convert/caffe/reader.h"
 

@@ -1,4 +1,3 @@
-// Embedding tables of an ONNX model.
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/convert/onnx/features/features.h"
 

@@ -1,4 +1,3 @@
-// Columns of inputs on their way to the tables that look them up.
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/convert/onnx/features/ids.h"
 

@@ -1,4 +1,3 @@
-// Schema files.
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/convert/onnx/features/schema.h"
 

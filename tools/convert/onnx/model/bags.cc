@@ -1,4 +1,3 @@
-// Embedding bags of an ONNX model.
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/convert/onnx/model/bags.h"
 

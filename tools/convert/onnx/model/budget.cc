@@ -1,4 +1,3 @@
-// What a conversion may hold.
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/convert/onnx/model/budget.h"
 

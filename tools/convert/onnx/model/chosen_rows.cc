@@ -1,4 +1,3 @@
-// Rows of a request that a mask of the model chooses, computes with, and puts back.
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/convert/onnx/model/chosen_rows.h"
 

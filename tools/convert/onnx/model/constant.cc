@@ -1,4 +1,3 @@
-// Constants of an ONNX graph.
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/convert/onnx/model/constant.h"
 

@@ -1,4 +1,3 @@
-// Functions of an ONNX model, replaced by their nodes.
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/convert/onnx/model/functions.h"
 

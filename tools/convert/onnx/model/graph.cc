@@ -1,4 +1,3 @@
-// An ONNX graph on its way to ULF.
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/convert/onnx/model/graph.h"
 

@@ -1,4 +1,3 @@
-// Node by node, in order.
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/convert/onnx/model/plain.h"
 

@@ -1,4 +1,3 @@
-// What rewrites of an ONNX graph share.
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/convert/onnx/model/rewriter.h"
 

@@ -1,4 +1,3 @@
-// Element types of all values of an ONNX graph.
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/convert/onnx/model/types.h"
 

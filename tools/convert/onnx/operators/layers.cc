@@ -1,4 +1,3 @@
-// What converters of several operators add alike.
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/convert/onnx/operators/layers.h"
 

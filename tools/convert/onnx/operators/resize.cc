@@ -1,4 +1,3 @@
-// Resize and Upsample.
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/convert/onnx/operators/resize.h"
 

@@ -1,4 +1,3 @@
-// Tree ensembles of ai.onnx.ml.
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/convert/onnx/operators/trees.h"
 

@@ -1,4 +1,3 @@
-// A plain interpreter of ONNX graphs: the walk over the nodes, and what the operators share.
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/convert/onnx/proof/interpreter.h"
 

@@ -1,4 +1,3 @@
-// The proof of a conversion.
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/convert/onnx/proof/proof.h"
 
