@@ -6,9 +6,7 @@
 #include <cstdint>
 #include <string>
 
-#include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/strings/string_view.h"
 #include "base/file.h"
 #include "proto/recording.pb.h"
 

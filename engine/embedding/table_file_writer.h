@@ -5,12 +5,9 @@
 
 #include <cstdint>
 #include <string>
-#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/strings/string_view.h"
-#include "absl/types/span.h"
 #include "engine/embedding/output_file.h"
 #include "engine/embedding/perfect_hash.h"
 #include "engine/embedding/row_format.h"

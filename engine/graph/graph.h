@@ -3,12 +3,10 @@
 #ifndef ULFD_ENGINE_GRAPH_GRAPH_H_
 #define ULFD_ENGINE_GRAPH_GRAPH_H_
 
-#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
 
-#include "absl/strings/string_view.h"
 #include "engine/layers/layer.h"
 #include "engine/tensor/tensor.h"
 

@@ -9,7 +9,6 @@
 #ifndef ULFD_ENGINE_GRAPH_PASSES_H_
 #define ULFD_ENGINE_GRAPH_PASSES_H_
 
-#include <string>
 #include <vector>
 
 #include "absl/status/status.h"

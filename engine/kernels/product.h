@@ -12,7 +12,6 @@
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
-#include "absl/types/span.h"
 #include "engine/kernels/backend.h"
 #include "engine/kernels/fc.h"
 #include "engine/kernels/low_precision.h"

@@ -4,7 +4,6 @@
 #define ULFD_ENGINE_RUNTIME_EXECUTOR_H_
 
 #include <memory>
-#include <string>
 #include <vector>
 
 #include "absl/status/status.h"

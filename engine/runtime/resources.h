@@ -5,7 +5,6 @@
 #define ULFD_ENGINE_RUNTIME_RESOURCES_H_
 
 #include <chrono>
-#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>

@@ -7,8 +7,6 @@
 #include <string>
 #include <vector>
 
-#include "absl/status/status.h"
-#include "absl/types/span.h"
 #include "engine/embedding/row_store.h"
 #include "engine/stores/redis_cluster.h"
 

@@ -5,11 +5,9 @@
 #ifndef ULFD_ENGINE_STORES_ROCKSDB_STORE_H_
 #define ULFD_ENGINE_STORES_ROCKSDB_STORE_H_
 
-#include <cstdint>
 #include <memory>
 #include <string>
 
-#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "engine/embedding/row_sorter.h"
 #include "engine/embedding/row_store.h"

@@ -31,7 +31,6 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "absl/status/statusor.h"
 #include "server/models/model_manager_options.h"
 #include "server/models/model_types.h"
 #include "server/models/operator_state.h"

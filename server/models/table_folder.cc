@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/models/table_folder.h"
 
-#include <algorithm>
 #include <system_error>
 #include <utility>
 

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/rpc/call_ledger.h"
 
-#include <utility>
-
 #include "server/system/peer.h"
 
 namespace ulfd::server {

@@ -7,7 +7,6 @@
 #include <grpcpp/server_builder.h>
 
 #include <chrono>
-#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>

@@ -5,7 +5,6 @@
 
 #include <atomic>
 #include <chrono>
-#include <cstring>
 #include <string>
 
 #include "absl/strings/str_cat.h"

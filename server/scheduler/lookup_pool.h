@@ -4,7 +4,6 @@
 #ifndef ULFD_SERVER_SCHEDULER_LOOKUP_POOL_H_
 #define ULFD_SERVER_SCHEDULER_LOOKUP_POOL_H_
 
-#include <chrono>
 #include <cstdint>
 #include <map>
 #include <set>

@@ -3,12 +3,10 @@
 #ifndef ULFD_SERVER_SCORING_CALL_SUMMARY_H_
 #define ULFD_SERVER_SCORING_CALL_SUMMARY_H_
 
-#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"

@@ -8,7 +8,6 @@
 
 #include <cstdint>
 #include <functional>
-#include <string>
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"

@@ -7,7 +7,6 @@
 #include <atomic>
 #include <string>
 
-#include "absl/strings/string_view.h"
 #include "server/models/model_lookup.h"
 #include "server/models/model_types.h"
 

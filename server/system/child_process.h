@@ -3,7 +3,6 @@
 #ifndef ULFD_SERVER_SYSTEM_CHILD_PROCESS_H_
 #define ULFD_SERVER_SYSTEM_CHILD_PROCESS_H_
 
-#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <string>

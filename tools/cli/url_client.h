@@ -4,7 +4,6 @@
 #define ULFD_TOOLS_CLI_URL_CLIENT_H_
 
 #include <cstdint>
-#include <memory>
 #include <string>
 #include <vector>
 

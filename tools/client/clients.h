@@ -4,11 +4,9 @@
 #define ULFD_TOOLS_CLIENT_CLIENTS_H_
 
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <vector>
 
-#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "engine/weights/npz.h"

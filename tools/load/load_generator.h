@@ -10,9 +10,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
-#include <string>
 
-#include "absl/base/thread_annotations.h"
 #include "base/mutex.h"
 #include "tools/load/arrivals.h"
 #include "tools/load/load_targets.h"

@@ -6,7 +6,6 @@
 #include <string>
 #include <vector>
 
-#include "absl/strings/string_view.h"
 #include "engine/layers/layer.h"
 
 namespace ulfd::tools {

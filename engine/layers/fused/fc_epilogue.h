@@ -4,7 +4,6 @@
 #ifndef ULFD_ENGINE_LAYERS_FUSED_FC_EPILOGUE_H_
 #define ULFD_ENGINE_LAYERS_FUSED_FC_EPILOGUE_H_
 
-#include <cstdint>
 #include <vector>
 
 #include "engine/kernels/types.h"

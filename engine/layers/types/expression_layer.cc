@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "base/status_macros.h"
 #include "engine/kernels/elementwise.h"
 #include "engine/layers/checks.h"
 #include "engine/layers/common/broadcast.h"

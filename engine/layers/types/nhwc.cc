@@ -6,7 +6,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "base/status_macros.h"
 #include "engine/layers/checks.h"
 #include "engine/layers/types/rearrange.h"
 

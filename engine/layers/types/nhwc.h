@@ -5,10 +5,8 @@
 #define ULFD_ENGINE_LAYERS_TYPES_NHWC_H_
 
 #include <memory>
-#include <string>
 #include <vector>
 
-#include "absl/status/status.h"
 #include "engine/layers/layer.h"
 
 namespace ulfd::engine {

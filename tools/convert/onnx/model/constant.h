@@ -5,7 +5,6 @@
 #define ULFD_TOOLS_CONVERT_ONNX_MODEL_CONSTANT_H_
 
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <string>
 #include <vector>

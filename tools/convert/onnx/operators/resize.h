@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "absl/types/span.h"
 #include "onnx/onnx_pb.h"
 
 namespace ulfd::convert {
