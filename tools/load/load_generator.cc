@@ -70,7 +70,7 @@ std::optional<int64_t> LoadGenerator::AwaitPlace(const std::atomic<bool>& stop) 
 
 std::optional<int64_t> LoadGenerator::AwaitNext(const std::atomic<bool>& stop) {
   if (plan_.arrivals == nullptr) return AwaitPlace(stop);
-  const std::optional<int64_t> next = plan_.arrivals->Next();
+  const std::optional<int64_t> next = plan_.arrivals();
   if (!next || *next >= plan_.duration_ns || !SleepUntil(*next, stop)) return std::nullopt;
   return next;
 }

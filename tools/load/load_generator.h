@@ -8,7 +8,6 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
-#include <memory>
 #include <optional>
 
 #include "base/mutex.h"
@@ -20,10 +19,10 @@
 namespace ulfd::tools {
 
 struct LoadPlan {
-  std::unique_ptr<Arrivals> arrivals;  // Null: a closed loop.
-  int64_t concurrency = 1;             // Of the closed loop.
-  int64_t duration_ns = 0;             // Calls due later are not sent.
-  int64_t calls = 0;                   // 0: no limit.
+  Arrivals arrivals;        // Null: a closed loop.
+  int64_t concurrency = 1;  // Of the closed loop.
+  int64_t duration_ns = 0;  // Calls due later are not sent.
+  int64_t calls = 0;        // 0: no limit.
   int64_t timeout_us = 1000000;
   int64_t max_in_flight = 10000;
   Metadata metadata;
