@@ -10,11 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/hash_map.h"
 #include "engine/layers/checks.h"
-#include "engine/layers/types/activation.h"
-#include "engine/layers/types/arithmetic.h"
-#include "engine/layers/types/expression_layer.h"
-#include "engine/layers/types/rearrange.h"
-#include "engine/layers/types/shape.h"
+#include "engine/layers/types/building_blocks.h"
 
 namespace ulfd::engine {
 namespace {

@@ -11,7 +11,7 @@
 #include "engine/graph/passes/affine.h"
 #include "engine/graph/passes/passes.h"
 #include "engine/layers/checks.h"
-#include "engine/layers/types/cyclic.h"
+#include "engine/layers/types/building_blocks.h"
 
 namespace ulfd::engine {
 

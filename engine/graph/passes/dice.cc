@@ -13,7 +13,7 @@
 #include "base/status_macros.h"
 #include "engine/graph/passes/affine.h"
 #include "engine/graph/passes/passes.h"
-#include "engine/layers/types/cyclic.h"
+#include "engine/layers/types/building_blocks.h"
 
 namespace ulfd::engine {
 namespace {

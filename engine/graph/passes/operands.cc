@@ -9,8 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "engine/graph/passes/passes.h"
-#include "engine/layers/types/batchdot.h"
-#include "engine/layers/types/shape.h"
+#include "engine/layers/types/building_blocks.h"
 
 namespace ulfd::engine {
 namespace {

@@ -15,7 +15,7 @@
 #include "engine/graph/passes/passes.h"
 #include "engine/graph/passes/weights.h"
 #include "engine/layers/fused/fused_fc.h"
-#include "engine/layers/types/shape.h"
+#include "engine/layers/types/building_blocks.h"
 
 namespace ulfd::engine {
 

@@ -9,9 +9,7 @@
 #include "base/status_macros.h"
 #include "engine/graph/passes/passes.h"
 #include "engine/layers/checks.h"
-#include "engine/layers/types/arithmetic.h"
-#include "engine/layers/types/batchdot.h"
-#include "engine/layers/types/shape.h"
+#include "engine/layers/types/building_blocks.h"
 
 namespace ulfd::engine {
 namespace {

@@ -8,8 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "engine/graph/passes/passes.h"
-#include "engine/layers/types/rearrange.h"
-#include "engine/layers/types/shape.h"
+#include "engine/layers/types/building_blocks.h"
 
 namespace ulfd::engine {
 namespace {

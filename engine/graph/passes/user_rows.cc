@@ -9,8 +9,7 @@
 #include "engine/graph/passes/columns.h"
 #include "engine/graph/passes/passes.h"
 #include "engine/layers/fused/repeat_rows.h"
-#include "engine/layers/types/expression_layer.h"
-#include "engine/layers/types/shape.h"
+#include "engine/layers/types/building_blocks.h"
 
 namespace ulfd::engine {
 namespace {

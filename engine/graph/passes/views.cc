@@ -8,7 +8,7 @@
 #include "base/status_macros.h"
 #include "engine/graph/passes/columns.h"
 #include "engine/graph/passes/passes.h"
-#include "engine/layers/types/shape.h"
+#include "engine/layers/types/building_blocks.h"
 
 namespace ulfd::engine {
 namespace {

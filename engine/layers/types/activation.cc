@@ -1,7 +1,5 @@
 // Activations without weights: relu, sigmoid, tanh, softmax.
 // SPDX-License-Identifier: Apache-2.0
-#include "engine/layers/types/activation.h"
-
 #include <memory>
 #include <string>
 
@@ -10,6 +8,7 @@
 #include "engine/kernels/elementwise.h"
 #include "engine/layers/checks.h"
 #include "engine/layers/common/function_kernel.h"
+#include "engine/layers/types/building_blocks.h"
 #include "engine/layers/types/families.h"
 
 namespace ulfd::engine {

@@ -1,7 +1,5 @@
 // Elementwise arithmetic with numpy broadcasting, where, and sums along an axis.
 // SPDX-License-Identifier: Apache-2.0
-#include "engine/layers/types/arithmetic.h"
-
 #include <algorithm>
 #include <memory>
 #include <string>
@@ -13,6 +11,7 @@
 #include "engine/layers/common/broadcast.h"
 #include "engine/layers/common/function_kernel.h"
 #include "engine/layers/common/multiversion.h"
+#include "engine/layers/types/building_blocks.h"
 #include "engine/layers/types/families.h"
 
 namespace ulfd::engine {

@@ -1,7 +1,5 @@
 // Batched matrix product: batchdot.
 // SPDX-License-Identifier: Apache-2.0
-#include "engine/layers/types/batchdot.h"
-
 #include <algorithm>
 #include <memory>
 #include <string>
@@ -13,6 +11,7 @@
 #include "engine/layers/checks.h"
 #include "engine/layers/common/broadcast.h"
 #include "engine/layers/common/multiversion.h"
+#include "engine/layers/types/building_blocks.h"
 #include "engine/layers/types/families.h"
 
 namespace ulfd::engine {

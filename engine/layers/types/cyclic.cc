@@ -1,7 +1,5 @@
 // Functions whose parameters repeat along the flattened input: prelu, dice, bn.
 // SPDX-License-Identifier: Apache-2.0
-#include "engine/layers/types/cyclic.h"
-
 #include <cmath>
 #include <initializer_list>
 #include <memory>
@@ -13,6 +11,7 @@
 #include "base/status_macros.h"
 #include "engine/kernels/elementwise.h"
 #include "engine/layers/checks.h"
+#include "engine/layers/types/building_blocks.h"
 #include "engine/layers/types/families.h"
 
 namespace ulfd::engine {

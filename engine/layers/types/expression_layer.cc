@@ -1,8 +1,6 @@
 // expression_layer: a formula over its inputs, in one pass over tiles that stay in the first-level
 // cache.
 // SPDX-License-Identifier: Apache-2.0
-#include "engine/layers/types/expression_layer.h"
-
 #include <algorithm>
 #include <iterator>
 #include <memory>
@@ -16,6 +14,7 @@
 #include "engine/layers/common/broadcast.h"
 #include "engine/layers/common/expression.h"
 #include "engine/layers/common/multiversion.h"
+#include "engine/layers/types/building_blocks.h"
 #include "engine/layers/types/families.h"
 
 namespace ulfd::engine {

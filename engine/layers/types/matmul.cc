@@ -1,7 +1,5 @@
 // Fully connected layers: inner_product, inner_product_layer_ex.
 // SPDX-License-Identifier: Apache-2.0
-#include "engine/layers/types/matmul.h"
-
 #include <algorithm>
 #include <memory>
 #include <string>
@@ -13,6 +11,7 @@
 #include "engine/kernels/fc.h"
 #include "engine/layers/checks.h"
 #include "engine/layers/common/packed_weights.h"
+#include "engine/layers/types/building_blocks.h"
 #include "engine/layers/types/families.h"
 
 namespace ulfd::engine {

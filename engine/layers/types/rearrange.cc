@@ -1,7 +1,5 @@
 // Layers that put elements into another order: transpose, reverse, reorg, shuffle_channel.
 // SPDX-License-Identifier: Apache-2.0
-#include "engine/layers/types/rearrange.h"
-
 #include <algorithm>
 #include <optional>
 #include <string>
@@ -13,6 +11,7 @@
 #include "engine/layers/checks.h"
 #include "engine/layers/common/function_kernel.h"
 #include "engine/layers/common/strided_copy.h"
+#include "engine/layers/types/building_blocks.h"
 #include "engine/layers/types/families.h"
 
 namespace ulfd::engine {

@@ -13,8 +13,8 @@
 #include "engine/kernels/product.h"
 #include "engine/layers/checks.h"
 #include "engine/layers/common/packed_weights.h"
+#include "engine/layers/types/building_blocks.h"
 #include "engine/layers/types/families.h"
-#include "engine/layers/types/matmul.h"
 
 namespace ulfd::engine {
 namespace {

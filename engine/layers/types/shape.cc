@@ -1,8 +1,6 @@
 // Layers that move or rename elements: reshape, concat, slice, broadcast_to.  They keep the type of
 // their input.
 // SPDX-License-Identifier: Apache-2.0
-#include "engine/layers/types/shape.h"
-
 #include <algorithm>
 #include <cstring>
 #include <memory>
@@ -17,6 +15,7 @@
 #include "engine/layers/checks.h"
 #include "engine/layers/common/broadcast.h"
 #include "engine/layers/common/function_kernel.h"
+#include "engine/layers/types/building_blocks.h"
 #include "engine/layers/types/families.h"
 
 namespace ulfd::engine {
