@@ -1,10 +1,10 @@
+// `ulf explain --html`: a page for a browser.
 // SPDX-License-Identifier: Apache-2.0
-#include "tools/explain/explain_html.h"
-
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "tools/cli/text_table.h"
+#include "tools/explain/explanation.h"
 #include "tools/explain/graph_picture.h"
 
 namespace ulfd::tools {

@@ -1,8 +1,8 @@
+// `ulf explain --json`: everything, for programs.
 // SPDX-License-Identifier: Apache-2.0
-#include "tools/explain/explain_json.h"
-
 #include "engine/plan/plan_json.h"
 #include "nlohmann/json.hpp"
+#include "tools/explain/explanation.h"
 
 namespace ulfd::tools {
 namespace {

@@ -1,12 +1,12 @@
+// `ulf explain` for a terminal.
 // SPDX-License-Identifier: Apache-2.0
-#include "tools/explain/explain_text.h"
-
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "tools/cli/text_table.h"
+#include "tools/explain/explanation.h"
 
 namespace ulfd::tools {
 namespace {

@@ -63,6 +63,18 @@ Explanation Explain(const engine::Model& model, int64_t ads, const engine::RunRe
 // layers that read it).
 absl::string_view KnownFrom(const Explanation& all, const engine::InputInfo& input);
 
+// For a terminal.
+std::string ExplainText(const Explanation& all);
+// A page with pictures of the graph and of the steps, for a browser: one file that needs no other
+// and no network, of inline SVG and CSS, no scripts, light and dark.
+std::string ExplainHtml(const Explanation& all);
+// For programs one object: name, version, ads (for which figures are given), memory_bytes,
+// row_separable, proof_failure, not_optimised, layers, rewrites, plans {written, optimised or
+// null}, profiles, cancellations, suggestion, warnings, notices; and of --inputs, where nothing
+// else tells its shapes: shapes and, if no plan serves them, as_written (why).  A cost is {flops,
+// bytes}, each {per_user, per_ad, total}, the total for `ads` ads.
+std::string ExplainJson(const Explanation& all);
+
 }  // namespace ulfd::tools
 
 #endif  // ULFD_TOOLS_EXPLAIN_EXPLANATION_H_
