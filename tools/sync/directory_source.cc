@@ -1,6 +1,5 @@
+// A directory of this machine, such as a mounted volume.
 // SPDX-License-Identifier: Apache-2.0
-#include "tools/sync/directory_source.h"
-
 #include <sys/stat.h>
 
 #include <utility>
@@ -9,6 +8,7 @@
 #include "base/file.h"
 #include "base/status_macros.h"
 #include "engine/directory/directory_tree.h"
+#include "tools/sync/source.h"
 
 namespace ulfd::tools {
 namespace {

@@ -10,8 +10,6 @@
 #include "base/file.h"
 #include "base/status_macros.h"
 #include "base/text.h"
-#include "tools/sync/directory_source.h"
-#include "tools/sync/url_source.h"
 
 namespace ulfd::tools {
 namespace {

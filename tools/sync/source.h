@@ -10,6 +10,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "tools/cli/url_client.h"
 
 namespace ulfd::tools {
@@ -53,6 +54,16 @@ struct SourceOptions {
 // nothing is signed).  INVALID_ARGUMENT: no such source.
 absl::StatusOr<std::unique_ptr<Source>> OpenSource(const std::string& from,
                                                    const SourceOptions& options);
+
+// The kinds of it.
+std::unique_ptr<Source> MakeDirectorySource(const std::string& root);
+// Directories are index pages; files are described by HEAD.
+std::unique_ptr<Source> MakeWebSource(absl::string_view url, UrlOptions options);
+// "BUCKET[/PREFIX]" by ListObjectsV2, the bucket in the path; keys from the environment.
+// INVALID_ARGUMENT: no such bucket, half of the keys.
+absl::StatusOr<std::unique_ptr<Source>> MakeObjectSource(absl::string_view bucket_and_prefix,
+                                                         const SourceOptions& from,
+                                                         UrlOptions options);
 
 }  // namespace ulfd::tools
 

@@ -1,7 +1,5 @@
 // Web servers with index pages, and object stores.
 // SPDX-License-Identifier: Apache-2.0
-#include "tools/sync/url_source.h"
-
 #include <cstdlib>
 #include <utility>
 
@@ -11,6 +9,7 @@
 #include "base/text.h"
 #include "tools/cli/url_client.h"
 #include "tools/sync/listing.h"
+#include "tools/sync/source.h"
 
 namespace ulfd::tools {
 namespace {
