@@ -20,7 +20,7 @@ struct ConvertOptions {
   std::vector<std::string> user_inputs, ad_inputs;
   // ONNX: numbers for symbolic dimensions, by name, such as a history's length.
   std::map<std::string, int64_t> dims;
-  // ONNX: a file that names the columns of the model's one matrix (onnx_schema.h); empty: none.
+  // ONNX: a file that names the columns of the model's one matrix (schema.h); empty: none.
   std::string schema;
   // ONNX: compares the result with the model, on made-up inputs, before it is written.
   bool verify = true;

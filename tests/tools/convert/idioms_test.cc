@@ -1,7 +1,7 @@
 // What several operators amount to, and what only looks like that.  patterns_idioms.py compares
 // values.
 // SPDX-License-Identifier: Apache-2.0
-#include "tools/convert/onnx/model/idioms.h"
+#include "tools/convert/onnx/model/rewrites.h"
 
 #include <string>
 #include <vector>

@@ -1,6 +1,5 @@
+// Embedding bags of an ONNX model: loops over slices of ids, as exporters write them.
 // SPDX-License-Identifier: Apache-2.0
-#include "tools/convert/onnx/model/bags.h"
-
 #include <algorithm>
 #include <map>
 #include <string>
@@ -8,6 +7,7 @@
 #include "tools/convert/onnx/model/constant.h"
 #include "tools/convert/onnx/model/functions.h"
 #include "tools/convert/onnx/model/rewriter.h"
+#include "tools/convert/onnx/model/rewrites.h"
 
 namespace ulfd::convert {
 namespace {

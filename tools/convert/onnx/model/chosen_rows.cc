@@ -1,6 +1,5 @@
+// Rows of a request that a mask of the model chooses, computes with, and puts back.
 // SPDX-License-Identifier: Apache-2.0
-#include "tools/convert/onnx/model/chosen_rows.h"
-
 #include <algorithm>
 #include <map>
 #include <set>
@@ -11,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "tools/convert/onnx/model/constant.h"
 #include "tools/convert/onnx/model/functions.h"
+#include "tools/convert/onnx/model/rewrites.h"
 #include "tools/convert/onnx/model/types.h"
 
 namespace ulfd::convert {

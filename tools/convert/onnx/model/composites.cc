@@ -1,7 +1,6 @@
-// An operator is a row of the table at the end.
+// Operators of ONNX Runtime's optimiser, of scikit-learn's exporters, of quantised models and of
+// new operator sets, written by others: each is a row of the table at the end.
 // SPDX-License-Identifier: Apache-2.0
-#include "tools/convert/onnx/model/composites.h"
-
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -16,6 +15,7 @@
 #include "tools/convert/onnx/model/constant.h"
 #include "tools/convert/onnx/model/functions.h"
 #include "tools/convert/onnx/model/rewriter.h"
+#include "tools/convert/onnx/model/rewrites.h"
 #include "tools/convert/onnx/model/types.h"
 
 namespace ulfd::convert {

@@ -231,21 +231,21 @@ struct OnnxType {
   absl::Status (*convert)(OnnxNode& node);
 };
 
-absl::Span<const OnnxType> ElementwiseOnnxTypes();  // onnx_elementwise.cc
-absl::Span<const OnnxType> MatrixOnnxTypes();       // onnx_matrix.cc
-absl::Span<const OnnxType> ShapeOnnxTypes();        // onnx_shape.cc
-absl::Span<const OnnxType> NormOnnxTypes();         // onnx_norm.cc
-absl::Span<const OnnxType> LossOnnxTypes();         // onnx_loss.cc
-absl::Span<const OnnxType> ImageOnnxTypes();        // onnx_image.cc
-absl::Span<const OnnxType> ResizeOnnxTypes();       // onnx_resize.cc
-absl::Span<const OnnxType> SelectOnnxTypes();       // onnx_select.cc
-absl::Span<const OnnxType> RecurrentOnnxTypes();    // onnx_recurrent.cc
+absl::Span<const OnnxType> ElementwiseOnnxTypes();  // elementwise.cc
+absl::Span<const OnnxType> MatrixOnnxTypes();       // matrix.cc
+absl::Span<const OnnxType> ShapeOnnxTypes();        // shape.cc
+absl::Span<const OnnxType> NormOnnxTypes();         // norm.cc
+absl::Span<const OnnxType> LossOnnxTypes();         // loss.cc
+absl::Span<const OnnxType> ImageOnnxTypes();        // image.cc
+absl::Span<const OnnxType> ResizeOnnxTypes();       // resize.cc
+absl::Span<const OnnxType> SelectOnnxTypes();       // select.cc
+absl::Span<const OnnxType> RecurrentOnnxTypes();    // recurrent.cc
 
 // The row of one of these tables; null: none has the operator.
 const OnnxType* FindOnnxType(const std::string& op);  // operators/layers.cc
 
 // Converts what makes numbers of rows or reads them; false: the node does neither.
-absl::StatusOr<bool> ConvertRowNumbers(OnnxNode& node);  // onnx_row_numbers.cc
+absl::StatusOr<bool> ConvertRowNumbers(OnnxNode& node);  // row_numbers.cc
 
 // Sizes as reshape_layer takes them: 0 where the dimension stays in its place, -1 for the one that
 // depends on the request.  INVALID_ARGUMENT if two do.

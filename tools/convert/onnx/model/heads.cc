@@ -1,7 +1,5 @@
 // Heads of attention that are stacked in front of the rows, stacked beside each row instead.
 // SPDX-License-Identifier: Apache-2.0
-#include "tools/convert/onnx/model/heads.h"
-
 #include <algorithm>
 #include <iterator>
 #include <limits>
@@ -14,6 +12,7 @@
 #include "tools/convert/onnx/model/constant.h"
 #include "tools/convert/onnx/model/functions.h"
 #include "tools/convert/onnx/model/rewriter.h"
+#include "tools/convert/onnx/model/rewrites.h"
 #include "tools/convert/onnx/model/types.h"
 
 namespace ulfd::convert {

@@ -1,7 +1,5 @@
 // An operator that may end an idiom is a row of the table at the end.
 // SPDX-License-Identifier: Apache-2.0
-#include "tools/convert/onnx/model/idioms.h"
-
 #include <algorithm>
 #include <cmath>
 #include <functional>
@@ -17,6 +15,7 @@
 #include "tools/convert/onnx/model/constant.h"
 #include "tools/convert/onnx/model/functions.h"
 #include "tools/convert/onnx/model/rewriter.h"
+#include "tools/convert/onnx/model/rewrites.h"
 #include "tools/convert/onnx/model/types.h"
 
 namespace ulfd::convert {

@@ -1,6 +1,5 @@
+// Operators that others say as well, written as those.
 // SPDX-License-Identifier: Apache-2.0
-#include "tools/convert/onnx/model/plain.h"
-
 #include <algorithm>
 #include <limits>
 #include <map>
@@ -15,6 +14,7 @@
 #include "tools/convert/onnx/model/constant.h"
 #include "tools/convert/onnx/model/functions.h"
 #include "tools/convert/onnx/model/rewriter.h"
+#include "tools/convert/onnx/model/rewrites.h"
 #include "tools/convert/onnx/model/types.h"
 
 namespace ulfd::convert {

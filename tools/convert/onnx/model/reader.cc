@@ -20,11 +20,9 @@
 #include "onnx/defs/schema.h"
 #include "onnx/shape_inference/implementation.h"
 #include "tools/convert/onnx/model/budget.h"
-#include "tools/convert/onnx/model/composites.h"
 #include "tools/convert/onnx/model/constant.h"
 #include "tools/convert/onnx/model/functions.h"
-#include "tools/convert/onnx/model/idioms.h"
-#include "tools/convert/onnx/model/plain.h"
+#include "tools/convert/onnx/model/rewrites.h"
 
 namespace ulfd::convert {
 namespace {

@@ -18,7 +18,7 @@ struct OnnxModel {
   onnx::ModelProto proto;  // Without external data and functions.
   // With the shapes that ONNX infers; false for a model that its library does not take.
   bool inferred = false;
-  // Rows that a mask chooses stay where they are (onnx_chosen_rows.h).
+  // Rows that a mask chooses stay where they are (KeepAllRows).
   bool keeps_rows = false;
   int64_t opset = 0;  // Of the domain "ai.onnx".
 };

@@ -90,6 +90,8 @@ absl::Status RepeatMergedRows(OnnxNode& node);
 
 // Add of the node's inputs.
 absl::Status ConvertAdd(OnnxNode& node);
+// Tree ensembles of ai.onnx.ml, as regressions without a transformation: trees_layer.
+absl::Status ConvertTrees(OnnxNode& node);  // trees.cc
 
 // A weight matrix and its bias.
 struct Dense {

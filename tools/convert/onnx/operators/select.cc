@@ -6,7 +6,6 @@
 #include "base/status_macros.h"
 #include "tools/convert/onnx/model/graph.h"
 #include "tools/convert/onnx/operators/layers.h"
-#include "tools/convert/onnx/operators/trees.h"
 #include "tools/convert/recipes.h"
 
 namespace ulfd::convert {

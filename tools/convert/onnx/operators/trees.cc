@@ -1,6 +1,5 @@
+// Tree ensembles of ai.onnx.ml.
 // SPDX-License-Identifier: Apache-2.0
-#include "tools/convert/onnx/operators/trees.h"
-
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
