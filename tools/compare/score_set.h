@@ -12,9 +12,9 @@
 #include "absl/status/statusor.h"
 #include "base/flags/flag_set.h"
 #include "engine/runtime/model.h"
+#include "engine/weights/npz.h"
 #include "tools/cli/text_table.h"
 #include "tools/compare/differences.h"
-#include "tools/compare/requests.h"
 
 namespace ulfd::tools {
 
@@ -27,14 +27,22 @@ struct ScoreFlags {
   void AddTo(FlagSet& flags);
 };
 
+struct SavedRequest {
+  std::string source;  // "a.npz", "0.ulfrec, call 3": for messages.
+  engine::NpzArrays inputs;
+  std::vector<float> labels;  // Of its ads; empty: none.
+  int64_t top_k = 0;          // How many of the best its caller got; 0: all, or it is not known.
+};
+
 // The requests, and the scores that others are measured against.
 class ScoreSet {
  public:
   // `flags` must outlive it.
   explicit ScoreSet(const ScoreFlags& flags) : flags_(flags) {}
 
-  // Reads the requests and scores them.  INVALID_ARGUMENT as ReadRequests, also for scores that are
-  // not finite and for labels that are not one an ad; NOT_FOUND for an output that is not there.
+  // Reads the requests and scores them.  INVALID_ARGUMENT for inputs that the model does not
+  // have or that hold a NaN or an infinity, for fewer than two requests, for scores that are not
+  // finite and for labels that are not one an ad; NOT_FOUND for an output that is not there.
   absl::Status Init(const engine::Model& wanted);
   // How far the scores of `found` are.  INVALID_ARGUMENT where it has other inputs or outputs.
   absl::StatusOr<Differences> Measure(const engine::Model& found);
