@@ -5,13 +5,20 @@
 
 #include <google/protobuf/message_lite.h>
 
+#include <cstddef>
+#include <cstdint>
 #include <new>
 #include <string>
 
 #include "base/load_scope.h"
-#include "base/parse_bound.h"
 
 namespace ulfd {
+
+// Bytes that a message may take while it is parsed: 64 MiB and `times` its bytes.  Arrays of
+// numbers take up to twice their bytes; but two bytes can be an empty message of a hundred.
+constexpr int64_t ParseBound(size_t bytes, int64_t times = 8) {
+  return (int64_t{64} << 20) + times * static_cast<int64_t>(bytes);
+}
 
 // message.ParseFromString(bytes), but for what would take more than ParseBound.  False, and empty:
 // it does not parse.

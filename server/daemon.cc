@@ -22,11 +22,9 @@
 #include "server/config/state_file.h"
 #include "server/models/onnx_conversion.h"
 #include "server/observe/process_metrics.h"
-#include "server/recorder/recorder_metrics.h"
 #include "server/scheduler/cpu_count.h"
 #include "server/scoring/golden_check.h"
 #include "server/services/console_page.h"
-#include "server/services/plan_report.h"
 #include "server/system/listening_socket.h"
 
 namespace ulfd::server {

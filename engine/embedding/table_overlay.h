@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -95,6 +96,14 @@ class TableOverlay {
   size_t row_count_ = 0;
   int64_t row_bytes_ = 0;
 };
+
+// The rows of `table`, bit for bit, in a mapped file without a name in `directory`, whose space the
+// kernel takes back with the last user.  Slow; memory: as TableFileOptions says.
+// INVALID_ARGUMENT if every row was dropped; DATA_LOSS; errors of the file system, and of
+// LoadScope::Check.
+absl::StatusOr<std::shared_ptr<const TableRows>> FoldTable(const EmbeddingTable& table,
+                                                           const std::string& directory,
+                                                           int64_t memory_bytes);
 
 }  // namespace ulfd::engine
 

@@ -7,7 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "engine/runtime/largest_tensor.h"
+#include "engine/runtime/run_memory.h"
 #include "engine/runtime/step_run.h"
 
 namespace ulfd::engine {

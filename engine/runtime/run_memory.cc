@@ -5,7 +5,6 @@
 
 #include "engine/embedding/pooling.h"
 #include "engine/runtime/executor.h"
-#include "engine/runtime/largest_tensor.h"
 
 namespace ulfd::engine {
 

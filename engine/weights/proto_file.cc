@@ -24,10 +24,10 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "base/bounded_parse.h"
 #include "base/closest_names.h"
 #include "base/file.h"
 #include "base/load_scope.h"
-#include "base/parse_bound.h"
 #include "base/status_macros.h"
 #include "base/text.h"
 

@@ -11,7 +11,7 @@
 #include "server/models/merged_request.h"
 #include "server/models/model_lane.h"
 #include "server/system/memory_release.h"
-#include "server/system/thread_priority.h"
+#include "server/system/threads.h"
 
 namespace ulfd::server {
 

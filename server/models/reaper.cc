@@ -8,7 +8,7 @@
 #include "absl/container/flat_hash_set.h"
 #include "base/mutex.h"
 #include "server/system/memory_release.h"
-#include "server/system/thread_priority.h"
+#include "server/system/threads.h"
 
 namespace ulfd::server {
 struct Reaper::State {

@@ -7,10 +7,9 @@
 #include "absl/strings/str_cat.h"
 #include "base/load_scope.h"
 #include "base/text.h"
-#include "engine/embedding/table_fold.h"
 #include "engine/embedding/table_overlay.h"
 #include "server/system/memory_release.h"
-#include "server/system/thread_priority.h"
+#include "server/system/threads.h"
 
 namespace ulfd::server {
 namespace {

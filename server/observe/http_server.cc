@@ -23,7 +23,7 @@
 #include "base/mutex.h"
 #include "base/status_macros.h"
 #include "server/system/peer.h"
-#include "server/system/thread_time.h"
+#include "server/system/threads.h"
 
 namespace ulfd::server {
 namespace {

@@ -12,7 +12,7 @@
 #include "base/load_scope.h"
 #include "base/status_macros.h"
 #include "server/system/share.h"
-#include "server/system/thread_priority.h"
+#include "server/system/threads.h"
 
 namespace ulfd::server {
 namespace {

@@ -8,7 +8,7 @@
 #include <system_error>
 
 #include "absl/strings/str_cat.h"
-#include "server/system/thread_time.h"
+#include "server/system/threads.h"
 
 namespace ulfd::server {
 namespace {

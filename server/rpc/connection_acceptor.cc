@@ -16,7 +16,7 @@
 
 #include "base/load_scope.h"
 #include "server/system/peer.h"
-#include "server/system/thread_time.h"
+#include "server/system/threads.h"
 
 namespace ulfd::server {
 namespace {

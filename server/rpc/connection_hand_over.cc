@@ -5,7 +5,7 @@
 
 #include <utility>
 
-#include "server/system/thread_time.h"
+#include "server/system/threads.h"
 
 namespace ulfd::server {
 

@@ -9,7 +9,7 @@
 #include "base/text.h"
 #include "engine/tensor/onednn.h"
 #include "server/system/share.h"
-#include "server/system/thread_priority.h"
+#include "server/system/threads.h"
 
 namespace ulfd::server {
 namespace {

@@ -1,4 +1,4 @@
-// What the manager and the workers say on /metrics.
+// What the manager, the workers and the recorder say on /metrics.
 // SPDX-License-Identifier: Apache-2.0
 #ifndef ULFD_SERVER_SERVICES_MODEL_METRICS_H_
 #define ULFD_SERVER_SERVICES_MODEL_METRICS_H_
@@ -10,6 +10,7 @@
 #include "base/mutex.h"
 #include "server/models/model_lookup.h"
 #include "server/observe/metric_page.h"
+#include "server/recorder/recorder.h"
 #include "server/scheduler/worker_pool.h"
 
 namespace ulfd::server {
@@ -33,6 +34,7 @@ class ModelMetrics {
 };
 
 void CollectScheduler(const SchedulerStats& stats, MetricPage& page);
+void CollectRecorder(const RecorderStats& stats, MetricPage& page);
 
 }  // namespace ulfd::server
 

@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "server/system/thread_priority.h"
+#include "server/system/threads.h"
 
 namespace ulfd::server {
 namespace {

@@ -3,7 +3,7 @@
 
 #include <thread>
 
-#include "server/system/thread_time.h"
+#include "server/system/threads.h"
 
 namespace ulfd::server {
 namespace {

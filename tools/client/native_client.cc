@@ -8,7 +8,6 @@
 #include "base/status_macros.h"
 #include "proto/predict.grpc.pb.h"
 #include "tools/client/clients.h"
-#include "tools/model/id_matrix.h"
 #include "tools/model/npz_inputs.h"
 
 namespace ulfd::tools {

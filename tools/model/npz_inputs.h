@@ -4,6 +4,7 @@
 #ifndef ULFD_TOOLS_MODEL_NPZ_INPUTS_H_
 #define ULFD_TOOLS_MODEL_NPZ_INPUTS_H_
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -25,6 +26,12 @@ absl::StatusOr<engine::NpyArray> ConvertInput(const std::string& name, engine::N
 // there are.
 absl::Status CheckInputNames(const engine::NpzArrays& arrays,
                              const std::vector<std::string>& known);
+
+// An array that is all of a sparse feature, ids [rows, n] or [rows], becomes the feature's parts.
+// `padding`: the id that fills up rows before or behind their ids, if there is one.  Nothing
+// happens without such an array.
+absl::Status SplitMatrix(const std::string& matrix, const std::string& feature,
+                         std::optional<int64_t> padding, engine::NpzArrays& arrays);
 
 // The arrays in the types that the model wants.
 absl::StatusOr<engine::NpzArrays> ConvertInputs(engine::NpzArrays arrays,

@@ -14,7 +14,6 @@
 #include "base/file.h"
 #include "engine/embedding/pooling.h"
 #include "engine/embedding/table_file.h"
-#include "engine/embedding/table_fold.h"
 #include "tests/testing/delta_files.h"
 #include "tests/testing/temp_dir.h"
 

@@ -12,7 +12,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
-#include "engine/embedding/table_fold.h"
 #include "engine/embedding/table_overlay.h"
 #include "engine/runtime/model.h"
 #include "engine/tensor/onednn.h"

@@ -17,7 +17,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/notification.h"
-#include "server/system/thread_time.h"
+#include "server/system/threads.h"
 #include "tests/testing/loopback.h"
 
 namespace ulfd::server {

@@ -1,12 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "server/system/thread_priority.h"
+#include "server/system/threads.h"
 
 #include <pthread.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 namespace ulfd::server {
+namespace {
+
+std::chrono::nanoseconds Read(clockid_t clock) {
+  timespec used{};
+  if (clock_gettime(clock, &used) != 0) return {};
+  return std::chrono::seconds(used.tv_sec) + std::chrono::nanoseconds(used.tv_nsec);
+}
+
+}  // namespace
 
 void MakeBackgroundThread(const char* name) {
   // On Linux both calls act on one thread, whatever POSIX says of processes.
@@ -16,6 +26,14 @@ void MakeBackgroundThread(const char* name) {
   constexpr int kWhoProcess = 1, kClassBestEffort = 2, kLowestLevel = 7;
   syscall(SYS_ioprio_set, kWhoProcess, thread, (kClassBestEffort << 13) | kLowestLevel);
   pthread_setname_np(pthread_self(), name);
+}
+
+std::chrono::nanoseconds CpuTimeOfThisThread() { return Read(CLOCK_THREAD_CPUTIME_ID); }
+
+std::chrono::nanoseconds CpuTimeOf(std::thread& thread) {
+  clockid_t clock{};
+  if (pthread_getcpuclockid(thread.native_handle(), &clock) != 0) return {};
+  return Read(clock);
 }
 
 }  // namespace ulfd::server
