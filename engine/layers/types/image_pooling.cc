@@ -159,10 +159,14 @@ void DividePlanes(const Window& window, bool count_pad, Plane plane, int64_t pla
   }
 }
 
+struct PoolingOptions {
+  Window window;
+  bool average = false, count_pad = false, global = false;
+};
+
 class PoolingKernel final : public Kernel {
  public:
-  PoolingKernel(const Window& window, bool average, bool count_pad, bool global)
-      : window_(window), average_(average), count_pad_(count_pad), global_(global) {}
+  explicit PoolingKernel(const PoolingOptions& options) : options_(options) {}
   size_t ScratchBytes(absl::Span<const Tensor> in) const override {
     return static_cast<size_t>(in[0].dims[3]) * sizeof(float);
   }
@@ -171,12 +175,12 @@ class PoolingKernel final : public Kernel {
     const Tensor& y = ctx.out[0];
     const Plane plane{x.f32(), x.dims[2], x.dims[3], ctx.out[0].f32(), y.dims[2], y.dims[3]};
     const int64_t planes = x.dims[0] * x.dims[1];
-    Window window = window_;
-    if (global_) window.size = {plane.height, plane.width};
+    Window window = options_.window;
+    if (options_.global) window.size = {plane.height, plane.width};
     auto* const line = static_cast<float*>(ctx.scratch);
-    if (average_) {
+    if (options_.average) {
       SumPlanes(window, plane, planes, line, ctx.pace);
-      DividePlanes(window, count_pad_, plane, planes, ctx.pace);
+      DividePlanes(window, options_.count_pad, plane, planes, ctx.pace);
     } else {
       MaxPlanes(window, plane, planes, line, ctx.pace);
     }
@@ -184,8 +188,7 @@ class PoolingKernel final : public Kernel {
   }
 
  private:
-  const Window window_;
-  const bool average_, count_pad_, global_;
+  const PoolingOptions options_;
 };
 
 // max_pooling_layer; also the mean (pool: AVE).
@@ -209,27 +212,26 @@ class Pooling final : public Layer {
       ASSIGN_OR_RETURN(window, ReadWindow(p));
     }
     return std::unique_ptr<Layer>(
-        new Pooling(window, average, p.count_include_pad(), p.global_pooling()));
+        new Pooling({window, average, p.count_include_pad(), p.global_pooling()}));
   }
   absl::StatusOr<TensorSpecs> Infer(absl::Span<const TensorSpec> in) const override {
     RETURN_IF_ERROR(WantImage(in));
     TensorSpec out = in[0];
-    ASSIGN_OR_RETURN(out.shape, window_.Output(in[0], in[0].shape[1]));
-    if (global_) out.shape[2] = out.shape[3] = Dim::Of(1);
+    ASSIGN_OR_RETURN(out.shape, options_.window.Output(in[0], in[0].shape[1]));
+    if (options_.global) out.shape[2] = out.shape[3] = Dim::Of(1);
     return OnlyOutput(std::move(out), in);
   }
   absl::StatusOr<std::unique_ptr<Kernel>> Prepare(absl::Span<const TensorSpec>) const override {
-    return std::unique_ptr<Kernel>(new PoolingKernel(window_, average_, count_pad_, global_));
+    return std::unique_ptr<Kernel>(new PoolingKernel(options_));
   }
   std::string Describe() const override {
-    return absl::StrCat("pool=", average_ ? "AVE" : "MAX", " ",
-                        global_ ? "global_pooling" : window_.ToString(),
-                        average_ && !count_pad_ ? " count_include_pad=false" : "");
+    return absl::StrCat("pool=", options_.average ? "AVE" : "MAX", " ",
+                        options_.global ? "global_pooling" : options_.window.ToString(),
+                        options_.average && !options_.count_pad ? " count_include_pad=false" : "");
   }
 
  private:
-  Pooling(const Window& window, bool average, bool count_pad, bool global)
-      : window_(window), average_(average), count_pad_(count_pad), global_(global) {}
+  explicit Pooling(const PoolingOptions& options) : options_(options) {}
 
   static absl::StatusOr<Window> ReadWindow(const ulf::PoolingParameter& p) {
     if (p.kernel_size().empty()) {
@@ -251,8 +253,7 @@ class Pooling final : public Layer {
     return window;
   }
 
-  const Window window_;
-  const bool average_, count_pad_, global_;
+  const PoolingOptions options_;
 };
 
 constexpr LayerType kTypes[] = {

@@ -43,12 +43,17 @@ ULFD_MULTIVERSION void ScaleAll(const float* x, float scale, float* __restrict y
   for (int64_t i = 0; i < n; ++i) y[i] = x[i] * scale;
 }
 
+struct NormalizeOptions {
+  bool across_spatial = false, per_channel = false;
+  float eps = 0;
+  std::vector<float> scale;  // One, or one per channel.
+};
+
 class NormalizeKernel final : public Kernel {
  public:
-  NormalizeKernel(bool across_spatial, double eps, std::vector<float> scale)
-      : across_spatial_(across_spatial), eps_(eps), scale_(std::move(scale)) {}
+  explicit NormalizeKernel(const NormalizeOptions& options) : options_(options) {}
   size_t ScratchBytes(absl::Span<const Tensor> in) const override {
-    if (across_spatial_) return 0;
+    if (options_.across_spatial) return 0;
     return static_cast<size_t>(in[0].dims[2] * in[0].dims[3]) * (sizeof(double) + sizeof(float));
   }
   absl::Status Run(RunContext& ctx) const override {
@@ -59,8 +64,8 @@ class NormalizeKernel final : public Kernel {
     for (int64_t row = 0; row < x.dims[0]; ++row) {
       const float* from = x.f32() + row * channels * places;
       float* to = ctx.out[0].f32() + row * channels * places;
-      if (across_spatial_) {
-        const double norm = std::sqrt(SumOfSquares(from, channels * places) + eps_);
+      if (options_.across_spatial) {
+        const double norm = std::sqrt(SumOfSquares(from, channels * places) + options_.eps);
         for (int64_t c = 0; c < channels; ++c) {
           ScaleAll(from + c * places, static_cast<float>(Scale(c) / norm), to + c * places, places);
         }
@@ -69,7 +74,7 @@ class NormalizeKernel final : public Kernel {
       float* inverse = reinterpret_cast<float*>(sums + places);
       std::fill_n(sums, places, 0.0);
       for (int64_t c = 0; c < channels; ++c) AddSquares(from + c * places, sums, places);
-      Inverse(sums, eps_, inverse, places);
+      Inverse(sums, options_.eps, inverse, places);
       for (int64_t c = 0; c < channels; ++c) {
         ScaleBy(from + c * places, inverse, Scale(c), to + c * places, places);
       }
@@ -78,11 +83,11 @@ class NormalizeKernel final : public Kernel {
   }
 
  private:
-  float Scale(int64_t channel) const { return scale_[scale_.size() == 1 ? 0 : channel]; }
+  float Scale(int64_t channel) const {
+    return options_.scale[options_.scale.size() == 1 ? 0 : channel];
+  }
 
-  const bool across_spatial_;
-  const double eps_;
-  const std::vector<float> scale_;  // One, or one per channel.
+  const NormalizeOptions options_;
 };
 
 // normalize_layer (Normalize).  The sum runs over the channels at each place, or over the whole row
@@ -110,34 +115,29 @@ class Normalize final : public Layer {
             p.channel_shared() ? "one value (norm_param.channel_shared)" : "one value per channel");
       }
     }
-    return std::unique_ptr<Layer>(new Normalize(p.across_spatial(), trained && !p.channel_shared(),
-                                                p.eps(), std::move(scale)));
+    return std::unique_ptr<Layer>(new Normalize(
+        {p.across_spatial(), trained && !p.channel_shared(), p.eps(), std::move(scale)}));
   }
   absl::StatusOr<TensorSpecs> Infer(absl::Span<const TensorSpec> in) const override {
     RETURN_IF_ERROR(WantImage(in));
-    const int64_t channels = static_cast<int64_t>(scale_.size());
-    if (per_channel_ && !CouldBeEqual(in[0].shape[1], Dim::Of(channels))) {
+    const int64_t channels = static_cast<int64_t>(options_.scale.size());
+    if (options_.per_channel && !CouldBeEqual(in[0].shape[1], Dim::Of(channels))) {
       return BadInput(0, in[0], absl::StrCat(channels, " channels (the size of weight 0)"));
     }
     return TensorSpecs{in[0]};
   }
   absl::StatusOr<std::unique_ptr<Kernel>> Prepare(absl::Span<const TensorSpec>) const override {
-    return std::unique_ptr<Kernel>(new NormalizeKernel(across_spatial_, eps_, scale_));
+    return std::unique_ptr<Kernel>(new NormalizeKernel(options_));
   }
   std::string Describe() const override {
-    return absl::StrCat("across_spatial=", across_spatial_ ? "true" : "false", " eps=", eps_,
-                        " scale=", per_channel_ ? "per channel" : absl::StrCat(scale_[0]));
+    return absl::StrCat(
+        "across_spatial=", options_.across_spatial ? "true" : "false", " eps=", options_.eps,
+        " scale=", options_.per_channel ? "per channel" : absl::StrCat(options_.scale[0]));
   }
 
  private:
-  Normalize(bool across_spatial, bool per_channel, float eps, std::vector<float> scale)
-      : across_spatial_(across_spatial),
-        per_channel_(per_channel),
-        eps_(eps),
-        scale_(std::move(scale)) {}
-  const bool across_spatial_, per_channel_;
-  const float eps_;
-  const std::vector<float> scale_;
+  explicit Normalize(NormalizeOptions options) : options_(std::move(options)) {}
+  const NormalizeOptions options_;
 };
 
 constexpr LayerType kTypes[] = {

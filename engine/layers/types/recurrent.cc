@@ -21,16 +21,21 @@ namespace {
 
 // ---------------------------------------------------------------------------------- gru_recurrence
 
+struct GruWeights {
+  Weight h2h, i2h;
+  absl::Span<const float> h_bias, i_bias;
+  bool padding = false;  // Leading steps of zeros are none.
+};
+
 class GruRecurrenceKernel final : public Kernel {
  public:
-  GruRecurrenceKernel(const Weight& h2h, absl::Span<const float> h_bias,
-                      absl::Span<const float> i_bias, bool padding)
-      : n_(h2h.dims[0]),
-        padding_(padding),
-        h2h_(PackWeight(h2h, false)),
-        start_(h_bias.begin(), h_bias.end()),
-        candidate_bias_(i_bias.begin() + 2 * n_, i_bias.end()) {
-    for (int64_t j = 0; j < 2 * n_; ++j) start_[j] += i_bias[j];
+  explicit GruRecurrenceKernel(const GruWeights& w)
+      : n_(w.h2h.dims[0]),
+        padding_(w.padding),
+        h2h_(PackWeight(w.h2h, false)),
+        start_(w.h_bias.begin(), w.h_bias.end()),
+        candidate_bias_(w.i_bias.begin() + 2 * n_, w.i_bias.end()) {
+    for (int64_t j = 0; j < 2 * n_; ++j) start_[j] += w.i_bias[j];
   }
 
   int64_t bytes() const override {
@@ -113,33 +118,29 @@ class GruRecurrenceKernel final : public Kernel {
 // or [steps, 3n] f32. Output  0 [batch, steps, n] (batch 1 for rank 2), every step.
 class GruRecurrence final : public Layer {
  public:
-  GruRecurrence(Weight h2h, absl::Span<const float> h_bias, absl::Span<const float> i_bias,
-                bool padding)
-      : h2h_(std::move(h2h)), h_bias_(h_bias), i_bias_(i_bias), padding_(padding) {}
+  explicit GruRecurrence(const GruWeights& w) : w_(w) {}
 
   absl::StatusOr<TensorSpecs> Infer(absl::Span<const TensorSpec> in) const override {
     RETURN_IF_ERROR(WantFloat32(in));
     RETURN_IF_ERROR(WantRank(in, 0, 2, 3));
     TensorSpec out = in[0];
     if (out.shape.rank() == 2) out.shape.dims().insert(out.shape.dims().begin(), Dim::Of(1));
-    if (!CouldBeEqual(out.shape[2], Dim::Of(3 * h2h_.dims[0]))) {
-      return BadInput(0, in[0], absl::StrCat("last dimension ", 3 * h2h_.dims[0]));
+    if (!CouldBeEqual(out.shape[2], Dim::Of(3 * w_.h2h.dims[0]))) {
+      return BadInput(0, in[0], absl::StrCat("last dimension ", 3 * w_.h2h.dims[0]));
     }
-    out.shape[2] = Dim::Of(h2h_.dims[0]);
+    out.shape[2] = Dim::Of(w_.h2h.dims[0]);
     return OnlyOutput(std::move(out), in);
   }
   double Flops(absl::Span<const TensorSpec> in, absl::Span<const TensorSpec>) const override {
-    return (2.0 * static_cast<double>(h2h_.dims[0]) + 6.0) *
+    return (2.0 * static_cast<double>(w_.h2h.dims[0]) + 6.0) *
            static_cast<double>(in[0].shape.Elements().value());
   }
   absl::StatusOr<std::unique_ptr<Kernel>> Prepare(absl::Span<const TensorSpec>) const override {
-    return std::unique_ptr<Kernel>(new GruRecurrenceKernel(h2h_, h_bias_, i_bias_, padding_));
+    return std::unique_ptr<Kernel>(new GruRecurrenceKernel(w_));
   }
 
  private:
-  const Weight h2h_;
-  const absl::Span<const float> h_bias_, i_bias_;
-  const bool padding_;
+  const GruWeights w_;
 };
 
 // ---------------------------------------------------------------------------------------- gru
@@ -166,13 +167,13 @@ class Gru final : public Layer {
       }
     }
     return std::unique_ptr<Layer>(
-        new Gru(std::move(h2h), std::move(i2h), ctx.weights[2].data, ctx.weights[3].data,
-                ctx.param.gru_param().leading_zeros() == ulf::GruParameter::PADDING));
+        new Gru({std::move(h2h), std::move(i2h), ctx.weights[2].data, ctx.weights[3].data,
+                 ctx.param.gru_param().leading_zeros() == ulf::GruParameter::PADDING}));
   }
   absl::StatusOr<TensorSpecs> Infer(absl::Span<const TensorSpec> in) const override {
     RETURN_IF_ERROR(WantFloat32(in));
     RETURN_IF_ERROR(WantRank(in, 0, 2, 3));
-    const int64_t n = h2h_.dims[0], k = i2h_.dims[0];
+    const int64_t n = w_.h2h.dims[0], k = w_.i2h.dims[0];
     TensorSpec out = in[0];
     if (!CouldBeEqual(out.shape[out.shape.rank() - 1], Dim::Of(k))) {
       return BadInput(0, in[0],
@@ -184,30 +185,22 @@ class Gru final : public Layer {
     return OnlyOutput(std::move(out), in);
   }
   void SuggestInputs(absl::Span<TensorSpec> in) const override {
-    Suggest(in[0], Shape({Dim::Unknown(), Dim::Unknown(), Dim::Of(i2h_.dims[0])}), Level::kUnknown);
+    Suggest(in[0], Shape({Dim::Unknown(), Dim::Unknown(), Dim::Of(w_.i2h.dims[0])}),
+            Level::kUnknown);
   }
   absl::Status Lower(Lowering& lowering) const override {
-    const auto pre = lowering.Add("i2h", MakeInnerProduct(i2h_), {0});
-    const auto steps = lowering.Add(
-        "recurrence", std::make_unique<GruRecurrence>(h2h_, h_bias_, i_bias_, padding_), {pre});
+    const auto pre = lowering.Add("i2h", MakeInnerProduct(w_.i2h), {0});
+    const auto steps = lowering.Add("recurrence", std::make_unique<GruRecurrence>(w_), {pre});
     lowering.SetOutput(0, steps);
     return absl::OkStatus();
   }
   std::string Describe() const override {
-    return absl::StrCat("hidden=", h2h_.dims[0], padding_ ? "" : " leading_zeros=STEPS");
+    return absl::StrCat("hidden=", w_.h2h.dims[0], w_.padding ? "" : " leading_zeros=STEPS");
   }
 
  private:
-  Gru(Weight h2h, Weight i2h, absl::Span<const float> h_bias, absl::Span<const float> i_bias,
-      bool padding)
-      : h2h_(std::move(h2h)),
-        i2h_(std::move(i2h)),
-        h_bias_(h_bias),
-        i_bias_(i_bias),
-        padding_(padding) {}
-  const Weight h2h_, i2h_;
-  const absl::Span<const float> h_bias_, i_bias_;
-  const bool padding_;
+  explicit Gru(GruWeights w) : w_(std::move(w)) {}
+  const GruWeights w_;
 };
 
 constexpr LayerType kTypes[] = {

@@ -219,41 +219,6 @@ struct Piece {
   int64_t elements = 1;
 };
 
-class SliceKernel final : public Kernel {
- public:
-  SliceKernel(const std::vector<Piece>& pieces, int concat_dim) {
-    for (int i = 0; i < concat_dim; ++i) outer_ *= pieces[0].shape[i];
-    for (const Piece& piece : pieces)
-      copies_.push_back({piece.offset, piece.elements / std::max<int64_t>(1, outer_)});
-  }
-  absl::Status Run(RunContext& ctx) const override {
-    const Tensor& x = ctx.in[0];
-    if (ctx.out[0].elements() == 0) return absl::OkStatus();
-    const size_t element = SizeOf(x.dtype);
-    const size_t row = x.bytes() / x.dims[0];
-    const char* from = static_cast<const char*>(x.data);
-    char* to = static_cast<char*>(ctx.out[0].data);
-    for (int64_t r = 0; r < x.dims[0]; ++r, from += row) {
-      for (int64_t o = 0; o < outer_; ++o) {
-        for (const Copy& copy : copies_) {
-          const size_t bytes = copy.elements * element;
-          std::memcpy(to, from + (copy.offset + o * copy.elements) * element, bytes);
-          to += bytes;
-        }
-      }
-    }
-    return absl::OkStatus();
-  }
-
- private:
-  struct Copy {
-    int64_t offset;    // In the row.
-    int64_t elements;  // Per index of the dimensions before the axis of concatenation.
-  };
-  int64_t outer_ = 1;
-  std::vector<Copy> copies_;
-};
-
 // slice_layer.  x is seen as [d0, rest].
 class SliceRows final : public Layer {
  public:
@@ -318,7 +283,33 @@ class SliceRows final : public Layer {
     return semantics;
   }
   absl::StatusOr<std::unique_ptr<Kernel>> Prepare(absl::Span<const TensorSpec>) const override {
-    return std::unique_ptr<Kernel>(new SliceKernel(pieces_, concat_dim_));
+    struct Copy {
+      int64_t offset;    // In the row.
+      int64_t elements;  // Per index of the dimensions before the axis of concatenation.
+    };
+    int64_t outer = 1;
+    for (int i = 0; i < concat_dim_; ++i) outer *= pieces_[0].shape[i];
+    std::vector<Copy> copies;
+    for (const Piece& piece : pieces_) {
+      copies.push_back({piece.offset, piece.elements / std::max<int64_t>(1, outer)});
+    }
+    return MakeKernel([outer, copies](RunContext& ctx) {
+      const Tensor& x = ctx.in[0];
+      if (ctx.out[0].elements() == 0) return;
+      const size_t element = SizeOf(x.dtype);
+      const size_t row = x.bytes() / x.dims[0];
+      const char* from = static_cast<const char*>(x.data);
+      char* to = static_cast<char*>(ctx.out[0].data);
+      for (int64_t r = 0; r < x.dims[0]; ++r, from += row) {
+        for (int64_t o = 0; o < outer; ++o) {
+          for (const Copy& copy : copies) {
+            const size_t bytes = copy.elements * element;
+            std::memcpy(to, from + (copy.offset + o * copy.elements) * element, bytes);
+            to += bytes;
+          }
+        }
+      }
+    });
   }
   std::string Describe() const override {
     return absl::StrCat("concat_dim=", concat_dim_, " slices=",
