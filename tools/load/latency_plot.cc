@@ -40,13 +40,10 @@ class Plot {
                         static_cast<double>(report.intervals.size()) * report.interval_s);
     double low = 1e9, high = 0;
     for (const LoadInterval& interval : report.intervals) {
+      most_ = std::max(most_, Rate(interval.sent + interval.unsent));
       if (interval.latency.count() == 0) continue;
       low = std::min(low, MsAt(interval, 0.5));
       high = std::max(high, MsAt(interval, 1));
-      most_ = std::max(most_, Rate(interval, interval.sent + interval.unsent));
-    }
-    for (const LoadInterval& interval : report.intervals) {
-      most_ = std::max(most_, Rate(interval, interval.sent + interval.unsent));
     }
     if (high == 0) low = high = 1;
     // Whole decades, at least one.
@@ -77,9 +74,7 @@ class Plot {
   static double MsAt(const LoadInterval& interval, double q) {
     return static_cast<double>(interval.latency.Quantile(q)) / 1e6;
   }
-  double Rate(const LoadInterval&, int64_t count) const {
-    return static_cast<double>(count) / report_.interval_s;
-  }
+  double Rate(int64_t count) const { return static_cast<double>(count) / report_.interval_s; }
   double X(double seconds) const { return kLeft + seconds / seconds_ * (kWidth - kLeft - kRight); }
   double LatencyY(double ms) const {
     const double share =
@@ -168,10 +163,10 @@ class Plot {
     const auto y = [this](double rate) { return RateY(rate); };
     return absl::StrCat(
         Legend(kSecond - 8, {{"due", "due"}, {"ok", "answered"}, {"bad", "failed"}}),
-        Line("due", y, [this](const LoadInterval& i) { return Rate(i, i.sent + i.unsent); }),
-        Line("ok", y, [this](const LoadInterval& i) { return Rate(i, i.ok); }),
+        Line("due", y, [this](const LoadInterval& i) { return Rate(i.sent + i.unsent); }),
+        Line("ok", y, [this](const LoadInterval& i) { return Rate(i.ok); }),
         Line("bad", y, [this](const LoadInterval& i) {
-          return i.failed + i.unsent > 0 ? Rate(i, i.failed + i.unsent) : NAN;
+          return i.failed + i.unsent > 0 ? Rate(i.failed + i.unsent) : NAN;
         }));
   }
 

@@ -1,9 +1,10 @@
 // ulf load: offers load to a running server.
 // SPDX-License-Identifier: Apache-2.0
-#include <signal.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <cstdio>
 #include <ctime>
 #include <limits>
@@ -14,6 +15,7 @@
 #include "base/status_macros.h"
 #include "base/text_file.h"
 #include "tools/cli/commands.h"
+#include "tools/cli/interrupt.h"
 #include "tools/client/connection.h"
 #include "tools/load/load_generator.h"
 #include "tools/load/load_options.h"
@@ -26,27 +28,6 @@ namespace ulfd::tools {
 namespace {
 
 double CpuSeconds() { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC; }
-
-// SIGINT and SIGTERM are waited for instead of ending the program, so that what was measured until
-// then is shown.  Threads made later inherit that.
-class Interrupts {
- public:
-  Interrupts() {
-    sigemptyset(&set_);
-    sigaddset(&set_, SIGINT);
-    sigaddset(&set_, SIGTERM);
-    pthread_sigmask(SIG_BLOCK, &set_, &before_);
-  }
-  ~Interrupts() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-  // Whether one came within that time.
-  bool Wait(int64_t ns) const {
-    const timespec time{.tv_sec = ns / 1000000000, .tv_nsec = ns % 1000000000};
-    return sigtimedwait(&set_, nullptr, &time) > 0;
-  }
-
- private:
-  sigset_t set_, before_;
-};
 
 LoadPlan PlanOf(const LoadOptions& o, const Connector& connector, const RequestSource& requests) {
   LoadPlan plan;
@@ -86,16 +67,15 @@ int64_t IntervalNs(const LoadOptions& o) {
 }
 
 // Shows the live line until the generator is done; the first interrupt asks it to stop.
-void Follow(const LoadGenerator& generator, LoadResults& results, const Interrupts& interrupts,
-            bool live, const std::atomic<bool>& done, std::atomic<bool>& stop) {
-  constexpr int64_t kTickNs = 20000000, kLineNs = 1000000000;
+void Follow(const LoadGenerator& generator, LoadResults& results, bool live,
+            const std::atomic<bool>& done, std::atomic<bool>& stop) {
+  constexpr std::chrono::milliseconds kTick{20};
+  constexpr int64_t kLineNs = 1000000000;
   const bool terminal = isatty(STDERR_FILENO) == 1;
   int64_t last = 0;
   while (!done.load()) {
-    if (interrupts.Wait(kTickNs)) {
-      if (stop) std::_Exit(130);  // Asked twice: not even the replies are waited for.
-      stop = true;
-    }
+    std::this_thread::sleep_for(kTick);
+    if (Interrupted()) stop = true;
     const int64_t now = generator.NowNs();
     if ((!terminal && !live) || now - last < kLineNs) continue;
     const std::string line =
@@ -119,8 +99,7 @@ std::vector<std::string> Notices(const LoadTargets& targets, const RequestSource
   return notices;
 }
 
-absl::StatusOr<LoadReport> RunPlan(const LoadOptions& o, const Connector& connector,
-                                   const Interrupts& interrupts) {
+absl::StatusOr<LoadReport> RunPlan(const LoadOptions& o, const Connector& connector) {
   // The server as a whole, as a load balancer watches it.
   for (const std::string& target : o.targets) RETURN_IF_ERROR(CheckTarget(target));
   LoadTargets targets({.connector = connector,
@@ -155,7 +134,7 @@ absl::StatusOr<LoadReport> RunPlan(const LoadOptions& o, const Connector& connec
     generator.Run(stop);
     done = true;
   });
-  Follow(generator, results, interrupts, o.live, done, stop);
+  Follow(generator, results, o.live, done, stop);
   runner.join();
 
   report.client_wall_s = static_cast<double>(generator.NowNs()) / 1e9;
@@ -180,8 +159,8 @@ absl::StatusOr<LoadReport> RunPlan(const LoadOptions& o, const Connector& connec
 absl::Status RunLoad(Args args) {
   ASSIGN_OR_RETURN(const LoadOptions options, ParseLoadOptions(args));
   ASSIGN_OR_RETURN(const Connector connector, Connector::Create(options.connection));
-  const Interrupts interrupts;
-  ASSIGN_OR_RETURN(const LoadReport report, RunPlan(options, connector, interrupts));
+  CatchInterrupts();  // What was measured until then is shown.
+  ASSIGN_OR_RETURN(const LoadReport report, RunPlan(options, connector));
   const std::string text = options.json ? LoadReportJson(report) : LoadReportText(report);
   std::fputs(text.c_str(), stdout);
   if (!options.plot.empty()) RETURN_IF_ERROR(WriteTextFile(options.plot, LatencyPlot(report)));

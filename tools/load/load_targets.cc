@@ -75,9 +75,7 @@ bool LoadTargets::WatchOnce(Target& target) {
     if (stopping_) return true;
     watches_.push_back(&context);
   }
-  grpc::health::v1::HealthCheckRequest request;
-  request.set_service(options_.health_service);
-  const auto stream = stub->Watch(&context, request);
+  const auto stream = stub->Watch(&context, {});
   HealthCheckResponse response;
   while (stream->Read(&response)) {
     SetServing(target, response.status() == HealthCheckResponse::SERVING);

@@ -22,9 +22,7 @@ struct LoadTargetsOptions {
   Connector connector;
   std::vector<std::string> addresses;  // At least one.
   int channels = 1;                    // TCP connections to each.
-  bool follow_health = false;
-  // The service whose health is watched; "": the server as a whole.
-  std::string health_service;
+  bool follow_health = false;          // Of each server as a whole.
 };
 
 // Picks are thread-safe.
