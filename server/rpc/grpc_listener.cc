@@ -23,43 +23,38 @@ constexpr char kUnixPrefix[] = "unix:";
 using std::chrono::milliseconds;
 
 void Configure(const ServerConfig& settings, grpc::ServerBuilder& builder) {
+  const auto& connections = settings.connections();
+  const auto set = [&](const char* name, int value) { builder.AddChannelArgument(name, value); };
   builder.SetMaxReceiveMessageSize(settings.limits().max_message_bytes());
   builder.SetMaxSendMessageSize(settings.limits().max_message_bytes());
-  builder.AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, settings.connections().max_header_bytes());
-  builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS,
-                             settings.connections().max_concurrent_streams());
-  builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS,
-                             settings.connections().handshake_timeout_ms());
-  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS,
-                             settings.connections().keepalive_time_ms());
-  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS,
-                             settings.connections().keepalive_timeout_ms());
-  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
-  builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
-  builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS,
-                             settings.connections().min_client_ping_interval_ms());
-  builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PING_STRIKES,
-                             settings.connections().max_ping_strikes());
-  if (settings.connections().max_age_ms() > 0) {
-    builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_AGE_MS, settings.connections().max_age_ms());
-    builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_AGE_GRACE_MS,
-                               settings.connections().max_age_grace_ms());
+  set(GRPC_ARG_MAX_METADATA_SIZE, connections.max_header_bytes());
+  set(GRPC_ARG_MAX_CONCURRENT_STREAMS, connections.max_concurrent_streams());
+  set(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, connections.handshake_timeout_ms());
+  set(GRPC_ARG_KEEPALIVE_TIME_MS, connections.keepalive_time_ms());
+  set(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, connections.keepalive_timeout_ms());
+  set(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
+  set(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
+  set(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS,
+      connections.min_client_ping_interval_ms());
+  set(GRPC_ARG_HTTP2_MAX_PING_STRIKES, connections.max_ping_strikes());
+  if (connections.max_age_ms() > 0) {
+    set(GRPC_ARG_MAX_CONNECTION_AGE_MS, connections.max_age_ms());
+    set(GRPC_ARG_MAX_CONNECTION_AGE_GRACE_MS, connections.max_age_grace_ms());
   }
-  if (settings.connections().max_idle_ms() > 0) {
-    builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS,
-                               settings.connections().max_idle_ms());
+  if (connections.max_idle_ms() > 0) {
+    set(GRPC_ARG_MAX_CONNECTION_IDLE_MS, connections.max_idle_ms());
   }
   // What came on one connection is parsed at once before anybody else's: not megabytes of it.
   constexpr int kReadBytes = 64 << 10;
-  builder.AddChannelArgument(GRPC_ARG_TCP_MAX_READ_CHUNK_SIZE, kReadBytes);
+  set(GRPC_ARG_TCP_MAX_READ_CHUNK_SIZE, kReadBytes);
   grpc::ResourceQuota quota;
-  quota.Resize(static_cast<size_t>(settings.connections().memory_quota_bytes()));
+  quota.Resize(static_cast<size_t>(connections.memory_quota_bytes()));
   builder.SetResourceQuota(quota);
   // gRPC 1.51 inflates a whole message before it looks at the limit; compressing costs more CPU
   // than the scores need.  Without the two filters, compressed requests come as they are, and are
   // refused.
-  builder.AddChannelArgument(GRPC_ARG_ENABLE_PER_MESSAGE_DECOMPRESSION, 0);
-  builder.AddChannelArgument(GRPC_ARG_ENABLE_PER_MESSAGE_COMPRESSION, 0);
+  set(GRPC_ARG_ENABLE_PER_MESSAGE_DECOMPRESSION, 0);
+  set(GRPC_ARG_ENABLE_PER_MESSAGE_COMPRESSION, 0);
 }
 
 // Twice as many streams as clients are told: a call is over for the client before it is for us.
