@@ -27,9 +27,17 @@ absl::Status Map(OnnxNode& node, Fn add) {
   return absl::OkStatus();
 }
 
-absl::Status Unary(OnnxNode& node, absl::string_view type) {
+// A string as an argument of a template.
+template <size_t n>
+struct Text {
+  // NOLINTNEXTLINE(google-explicit-constructor)
+  constexpr Text(const char (&text)[n]) { std::copy_n(text, n, chars); }
+  char chars[n];
+};
+template <Text type>
+absl::Status Unary(OnnxNode& node) {
   return Map(node, [&](const std::string& in, const std::string& out) {
-    return AddPlain(node.builder(), type, node.name, {in}, out);
+    return AddPlain(node.builder(), type.chars, node.name, {in}, out);
   });
 }
 
@@ -39,17 +47,6 @@ absl::Status UnaryExpression(OnnxNode& node, absl::string_view text) {
   });
 }
 
-absl::Status Relu(OnnxNode& node) { return Unary(node, "relu_layer"); }
-absl::Status Sigmoid(OnnxNode& node) { return Unary(node, "sigmoid_layer"); }
-absl::Status Tanh(OnnxNode& node) { return Unary(node, "tanh_layer"); }
-
-// A string as an argument of a template.
-template <size_t n>
-struct Text {
-  // NOLINTNEXTLINE(google-explicit-constructor)
-  constexpr Text(const char (&text)[n]) { std::copy_n(text, n, chars); }
-  char chars[n];
-};
 template <Text text>
 absl::Status Of(OnnxNode& node) {
   return UnaryExpression(node, text.chars);
@@ -336,16 +333,14 @@ absl::StatusOr<Operands> ReadOperands(OnnxNode& node) {
   return operands;
 }
 
-absl::Status Arithmetic(OnnxNode& node, absl::string_view type) {
+template <Text type>
+absl::Status Arithmetic(OnnxNode& node) {
   ASSIGN_OR_RETURN(const Operands x, ReadOperands(node));
   const std::string out = node.Top();
-  RETURN_IF_ERROR(AddPlain(node.builder(), type, node.name, x.tensors, out));
+  RETURN_IF_ERROR(AddPlain(node.builder(), type.chars, node.name, x.tensors, out));
   node.Set(x.Result(node.graph, out));
   return absl::OkStatus();
 }
-
-absl::Status Sub(OnnxNode& node) { return Arithmetic(node, "sub_layer"); }
-absl::Status Mul(OnnxNode& node) { return Arithmetic(node, "multiply_layer"); }
 
 absl::Status Formula(OnnxNode& node, absl::string_view text) {
   ASSIGN_OR_RETURN(const Operands x, ReadOperands(node));
@@ -367,7 +362,7 @@ absl::Status Div(OnnxNode& node) {
       by->elements() == 1 && by->number(0) >= 1 && by->number(0) == std::floor(by->number(0))) {
     return ExampleRows(absl::StrCat("divides a sum over the request's rows by ", by->number(0)));
   }
-  if (!node.graph.IsInteger(node.node.input(0))) return Arithmetic(node, "div_layer");
+  if (!node.graph.IsInteger(node.node.input(0))) return Arithmetic<"div_layer">(node);
   return Formula(node, Truncated("(@0 / @1)"));
 }
 
@@ -385,9 +380,10 @@ std::string Nested(absl::string_view function, int inputs) {
   return text;
 }
 
-absl::Status Min(OnnxNode& node) { return Formula(node, Nested("min", node.node.input_size())); }
-absl::Status Max(OnnxNode& node) { return Formula(node, Nested("max", node.node.input_size())); }
-absl::Status Sum(OnnxNode& node) { return Formula(node, Nested("add", node.node.input_size())); }
+template <Text function>
+absl::Status FoldInputs(OnnxNode& node) {
+  return Formula(node, Nested(function.chars, node.node.input_size()));
+}
 absl::Status Mean(OnnxNode& node) {
   const int inputs = node.node.input_size();
   return Formula(node, absl::StrCat(Nested("add", inputs), " / ", inputs));
@@ -430,7 +426,7 @@ absl::Status Clip(OnnxNode& node) {
   }
   constexpr float kLargest = 3.4028234e38f;  // Exporters write it for "no bound".
   if (low <= -kLargest && high >= kLargest) return Same(node);
-  if (low == 0 && high >= kLargest) return Relu(node);
+  if (low == 0 && high >= kLargest) return Unary<"relu_layer">(node);
   std::string text = "@0";
   if (low > -kLargest) text = absl::StrCat("max(", text, ", ", Number(low), ")");
   if (high < kLargest) text = absl::StrCat("min(", text, ", ", Number(high), ")");
@@ -439,9 +435,9 @@ absl::Status Clip(OnnxNode& node) {
 
 constexpr OnnxType kTypes[] = {
     {kWhereRows, &WhereRows},
-    {"Relu", &Relu},
-    {"Sigmoid", &Sigmoid},
-    {"Tanh", &Tanh},
+    {"Relu", &Unary<"relu_layer">},
+    {"Sigmoid", &Unary<"sigmoid_layer">},
+    {"Tanh", &Unary<"tanh_layer">},
     {"Neg", &Of<"neg(@0)">},
     {"Abs", &Of<"abs(@0)">},
     {"Exp", &Of<"exp(@0)">},
@@ -487,14 +483,14 @@ constexpr OnnxType kTypes[] = {
     {"LeakyRelu", &LeakyRelu},
     {"PRelu", &PRelu},
     {"Add", &ConvertAdd},
-    {"Sub", &Sub},
-    {"Mul", &Mul},
+    {"Sub", &Arithmetic<"sub_layer">},
+    {"Mul", &Arithmetic<"multiply_layer">},
     {"Div", &Div},
     {"Mod", &Mod},
-    {"Sum", &Sum},
+    {"Sum", &FoldInputs<"add">},
     {"Mean", &Mean},
-    {"Min", &Min},
-    {"Max", &Max},
+    {"Min", &FoldInputs<"min">},
+    {"Max", &FoldInputs<"max">},
     {"Equal", &OfSeveral<"@0 == @1">},
     {"Greater", &OfSeveral<"@0 > @1">},
     {"Less", &OfSeveral<"@0 < @1">},
@@ -524,7 +520,7 @@ absl::Status ConvertAdd(OnnxNode& node) {
     node.Set(x);
     return absl::OkStatus();
   }
-  return Arithmetic(node, "add_layer");
+  return Arithmetic<"add_layer">(node);
 }
 
 absl::Span<const OnnxType> ElementwiseOnnxTypes() { return kTypes; }

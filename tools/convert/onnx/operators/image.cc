@@ -417,7 +417,8 @@ absl::Status ConvTranspose(OnnxNode& node) {
 }
 
 // Channels to places within blocks, and back: by a transpose of split axes.
-absl::Status MoveBlocks(OnnxNode& node, bool to_space) {
+template <bool to_space>
+absl::Status MoveBlocks(OnnxNode& node) {
   ASSIGN_OR_RETURN(const OnnxValue x, node.value(0));
   ASSIGN_OR_RETURN(const std::string in, Image(node, x));
   const int64_t block = IntAttribute(node.node, "blocksize", 0);
@@ -450,8 +451,6 @@ absl::Status MoveBlocks(OnnxNode& node, bool to_space) {
   RETURN_IF_ERROR(AddReshape(node.builder(), node.name, moved, merged, out));
   return SetImage(node, x, out);
 }
-absl::Status DepthToSpace(OnnxNode& node) { return MoveBlocks(node, true); }
-absl::Status SpaceToDepth(OnnxNode& node) { return MoveBlocks(node, false); }
 
 // x / (bias + alpha / size * (sum of squares of the channels around it))^beta.
 absl::Status Lrn(OnnxNode& node) {
@@ -504,7 +503,8 @@ absl::Status LargestOfImage(OnnxNode& node, const OnnxValue& x) {
   return absl::OkStatus();
 }
 
-absl::Status Pool(OnnxNode& node, bool average) {
+template <bool average>
+absl::Status Pool(OnnxNode& node) {
   ASSIGN_OR_RETURN(const OnnxValue x, node.value(0));
   if (x.rank() < 3) return absl::UnimplementedError(absl::StrCat("of shape ", DimsText(x.dims)));
   ASSIGN_OR_RETURN(const Window window, ReadWindow(node, x.dims, {}));
@@ -527,10 +527,8 @@ absl::Status Pool(OnnxNode& node, bool average) {
   return Finish(node, x, std::move(layer), {});
 }
 
-absl::Status MaxPool(OnnxNode& node) { return Pool(node, false); }
-absl::Status AveragePool(OnnxNode& node) { return Pool(node, true); }
-
-absl::Status GlobalPool(OnnxNode& node, bool average) {
+template <bool average>
+absl::Status GlobalPool(OnnxNode& node) {
   ASSIGN_OR_RETURN(const OnnxValue x, node.value(0));
   ASSIGN_OR_RETURN(const std::string in, Image(node, x));
   ulf::LayerParameter layer = MakeLayer("max_pooling_layer", node.name, {in}, node.Top());
@@ -539,19 +537,16 @@ absl::Status GlobalPool(OnnxNode& node, bool average) {
   return Finish(node, x, std::move(layer), {});
 }
 
-absl::Status GlobalMaxPool(OnnxNode& node) { return GlobalPool(node, false); }
-absl::Status GlobalAveragePool(OnnxNode& node) { return GlobalPool(node, true); }
-
 constexpr OnnxType kTypes[] = {
     {"Conv", &Conv},
     {"ConvTranspose", &ConvTranspose},
-    {"DepthToSpace", &DepthToSpace},
-    {"SpaceToDepth", &SpaceToDepth},
+    {"DepthToSpace", &MoveBlocks</*to_space=*/true>},
+    {"SpaceToDepth", &MoveBlocks</*to_space=*/false>},
     {"LRN", &Lrn},
-    {"MaxPool", &MaxPool},
-    {"AveragePool", &AveragePool},
-    {"GlobalMaxPool", &GlobalMaxPool},
-    {"GlobalAveragePool", &GlobalAveragePool},
+    {"MaxPool", &Pool</*average=*/false>},
+    {"AveragePool", &Pool</*average=*/true>},
+    {"GlobalMaxPool", &GlobalPool</*average=*/false>},
+    {"GlobalAveragePool", &GlobalPool</*average=*/true>},
 };
 
 }  // namespace

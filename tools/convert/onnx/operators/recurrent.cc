@@ -337,7 +337,8 @@ absl::StatusOr<std::string> Stack(OnnxNode& node, const std::vector<std::string>
   return Sized(node, "stacked", tensor, sizes);
 }
 
-absl::Status Run(OnnxNode& node, Cell cell) {
+template <Cell cell>
+absl::Status Run(OnnxNode& node) {
   ASSIGN_OR_RETURN(Recurrent net, ReadRecurrent(node, cell));
   ASSIGN_OR_RETURN(OnnxValue x, node.value(0));  // [steps, rows, k]
   if (x.rank() != 3) return absl::InvalidArgumentError(absl::StrCat("shape ", DimsText(x.dims)));
@@ -393,11 +394,8 @@ absl::Status Run(OnnxNode& node, Cell cell) {
   return absl::OkStatus();
 }
 
-absl::Status Gru(OnnxNode& node) { return Run(node, Cell::kGru); }
-absl::Status Lstm(OnnxNode& node) { return Run(node, Cell::kLstm); }
-absl::Status Rnn(OnnxNode& node) { return Run(node, Cell::kRnn); }
-
-constexpr OnnxType kTypes[] = {{"GRU", &Gru}, {"LSTM", &Lstm}, {"RNN", &Rnn}};
+constexpr OnnxType kTypes[] = {
+    {"GRU", &Run<Cell::kGru>}, {"LSTM", &Run<Cell::kLstm>}, {"RNN", &Run<Cell::kRnn>}};
 
 }  // namespace
 

@@ -29,7 +29,8 @@ absl::StatusOr<std::string> BestPlace(OnnxNode& node, const std::string& in, con
   return FoldAlong(node, marked, axis, last ? "max" : "min");
 }
 
-absl::Status ArgBest(OnnxNode& node, bool largest) {
+template <bool largest>
+absl::Status ArgBest(OnnxNode& node) {
   ASSIGN_OR_RETURN(const OnnxValue x, node.value(0));
   ASSIGN_OR_RETURN(const int axis, WantAxis(IntAttribute(node.node, "axis", 0), x.rank()));
   RETURN_IF_ERROR(WantNoRows(x, axis));
@@ -44,8 +45,6 @@ absl::Status ArgBest(OnnxNode& node, bool largest) {
   node.Set(keep ? std::move(y) : WithoutAxis(std::move(y), axis));
   return absl::OkStatus();
 }
-absl::Status ArgMax(OnnxNode& node) { return ArgBest(node, true); }
-absl::Status ArgMin(OnnxNode& node) { return ArgBest(node, false); }
 
 absl::Status Hardmax(OnnxNode& node) {
   ASSIGN_OR_RETURN(const OnnxValue x, node.value(0));
@@ -437,12 +436,18 @@ absl::Status Trilu(OnnxNode& node) {
 }
 
 constexpr OnnxType kTypes[] = {
-    {"ArgMax", &ArgMax},     {"ArgMin", &ArgMin},
-    {"Hardmax", &Hardmax},   {"ScatterElements", &ScatterElements},
-    {"TopK", &TopK},         {"OneHot", &OneHot},
-    {"Gather", &Gather},     {"GatherElements", &GatherElements},
-    {"Trilu", &Trilu},       {"NonZero", &NonZero},
-    {"GatherND", &GatherNd}, {"TreeEnsembleRegressor", &ConvertTrees},
+    {"ArgMax", &ArgBest</*largest=*/true>},
+    {"ArgMin", &ArgBest</*largest=*/false>},
+    {"Hardmax", &Hardmax},
+    {"ScatterElements", &ScatterElements},
+    {"TopK", &TopK},
+    {"OneHot", &OneHot},
+    {"Gather", &Gather},
+    {"GatherElements", &GatherElements},
+    {"Trilu", &Trilu},
+    {"NonZero", &NonZero},
+    {"GatherND", &GatherNd},
+    {"TreeEnsembleRegressor", &ConvertTrees},
 };
 
 }  // namespace

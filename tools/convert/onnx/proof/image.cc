@@ -156,7 +156,8 @@ Results ConvTranspose(const Call& c) {
   return One(Floats(x.type, t.dims, std::move(out)));
 }
 
-Results MoveBlocks(const Call& c, bool to_space) {
+template <bool to_space>
+Results MoveBlocks(const Call& c) {
   const Array& x = *c.in[0];
   const int64_t b = IntAttribute(c.node, "blocksize", 0);
   if (x.rank() != 4 || b < 1 || b > 1024) return Misfit(c, "want an image and a blocksize");
@@ -188,8 +189,6 @@ Results MoveBlocks(const Call& c, bool to_space) {
   }
   return One(Pick(x, dims, from));
 }
-Results DepthToSpace(const Call& c) { return MoveBlocks(c, true); }
-Results SpaceToDepth(const Call& c) { return MoveBlocks(c, false); }
 
 Results Lrn(const Call& c) {
   const Array& x = *c.in[0];
@@ -339,7 +338,8 @@ Results Conv(const Call& c) {
   return One(Floats(x.type, dims, std::move(out)));
 }
 
-Results Pool(const Call& c, bool average) {
+template <bool average>
+Results Pool(const Call& c) {
   RETURN_IF_ERROR(WantFloats(c));
   const Array& x = *c.in[0];
   if (x.rank() < 3) return Misfit(c, "want an image");
@@ -368,10 +368,9 @@ Results Pool(const Call& c, bool average) {
   }));
   return One(Floats(x.type, dims, std::move(out)));
 }
-Results MaxPool(const Call& c) { return Pool(c, false); }
-Results AveragePool(const Call& c) { return Pool(c, true); }
 
-Results GlobalPool(const Call& c, bool average) {
+template <bool average>
+Results GlobalPool(const Call& c) {
   RETURN_IF_ERROR(WantFloats(c));
   const Array& x = *c.in[0];
   if (x.rank() < 3) return Misfit(c, "want an image");
@@ -390,21 +389,19 @@ Results GlobalPool(const Call& c, bool average) {
   }
   return One(Floats(x.type, dims, std::move(out)));
 }
-Results GlobalMaxPool(const Call& c) { return GlobalPool(c, false); }
-Results GlobalAveragePool(const Call& c) { return GlobalPool(c, true); }
 
 constexpr Operator kOperators[] = {
     {"Resize", 1, &Resize},
     {"Upsample", 1, &Resize},
     {"ConvTranspose", 2, &ConvTranspose},
-    {"DepthToSpace", 1, &DepthToSpace},
-    {"SpaceToDepth", 1, &SpaceToDepth},
+    {"DepthToSpace", 1, &MoveBlocks</*to_space=*/true>},
+    {"SpaceToDepth", 1, &MoveBlocks</*to_space=*/false>},
     {"LRN", 1, &Lrn},
     {"Conv", 2, &Conv},
-    {"MaxPool", 1, &MaxPool},
-    {"AveragePool", 1, &AveragePool},
-    {"GlobalMaxPool", 1, &GlobalMaxPool},
-    {"GlobalAveragePool", 1, &GlobalAveragePool},
+    {"MaxPool", 1, &Pool</*average=*/false>},
+    {"AveragePool", 1, &Pool</*average=*/true>},
+    {"GlobalMaxPool", 1, &GlobalPool</*average=*/false>},
+    {"GlobalAveragePool", 1, &GlobalPool</*average=*/true>},
 };
 
 }  // namespace

@@ -129,7 +129,8 @@ void NextState(const Call& c, const Net& net, int64_t d, int64_t from, double* h
   }
 }
 
-Results Recurrent(const Call& c, Cell cell) {
+template <Cell cell>
+Results Recurrent(const Call& c) {
   ASSIGN_OR_RETURN(const Net net, ReadNet(c, cell));
   const int64_t directions = net.directions, rows = net.rows, steps = net.steps, n = net.n;
   const Sizes state = net.batch_first ? Sizes{rows, directions, n} : Sizes{directions, rows, n};
@@ -161,11 +162,10 @@ Results Recurrent(const Call& c, Cell cell) {
   if (cell == Cell::kLstm) results.push_back(Floats(c.in[0]->type, state, std::move(cells)));
   return results;
 }
-Results Lstm(const Call& c) { return Recurrent(c, Cell::kLstm); }
-Results Gru(const Call& c) { return Recurrent(c, Cell::kGru); }
-Results Rnn(const Call& c) { return Recurrent(c, Cell::kRnn); }
 
-constexpr Operator kOperators[] = {{"LSTM", 3, &Lstm}, {"RNN", 3, &Rnn}, {"GRU", 3, &Gru}};
+constexpr Operator kOperators[] = {{"LSTM", 3, &Recurrent<Cell::kLstm>},
+                                   {"RNN", 3, &Recurrent<Cell::kRnn>},
+                                   {"GRU", 3, &Recurrent<Cell::kGru>}};
 
 }  // namespace
 

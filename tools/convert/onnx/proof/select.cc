@@ -23,7 +23,8 @@ std::vector<int64_t> Ranked(const Array& x, int64_t first, int64_t step, int64_t
   return places;
 }
 
-Results ArgBest(const Call& c, bool largest) {
+template <bool largest>
+Results ArgBest(const Call& c) {
   const Array& x = *c.in[0];
   ASSIGN_OR_RETURN(const size_t axis, AxisOf(IntAttribute(c.node, "axis", 0), x.rank()));
   if (x.dims[axis] < 1) return Misfit(c, "an axis without entries");
@@ -44,8 +45,6 @@ Results ArgBest(const Call& c, bool largest) {
   }
   return One(Ints(onnx::TensorProto::INT64, dims, std::move(out)));
 }
-Results ArgMax(const Call& c) { return ArgBest(c, true); }
-Results ArgMin(const Call& c) { return ArgBest(c, false); }
 
 Results Hardmax(const Call& c) {
   const Array& x = *c.in[0];
@@ -287,8 +286,8 @@ Results ScatterElements(const Call& c) {
 constexpr Operator kOperators[] = {
     {"Scatter", 3, &ScatterElements},
     {"ScatterElements", 3, &ScatterElements},
-    {"ArgMax", 1, &ArgMax},
-    {"ArgMin", 1, &ArgMin},
+    {"ArgMax", 1, &ArgBest</*largest=*/true>},
+    {"ArgMin", 1, &ArgBest</*largest=*/false>},
     {"Hardmax", 1, &Hardmax},
     {"TopK", 1, &TopK},
     {"OneHot", 3, &OneHot},
