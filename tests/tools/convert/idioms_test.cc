@@ -1,8 +1,6 @@
 // What several operators amount to, and what only looks like that.  patterns_idioms.py compares
 // values.
 // SPDX-License-Identifier: Apache-2.0
-#include "tools/convert/onnx/model/rewrites.h"
-
 #include <string>
 #include <vector>
 
@@ -13,6 +11,7 @@
 #include "google/protobuf/text_format.h"
 #include "gtest/gtest.h"
 #include "onnx/onnx_pb.h"
+#include "tools/convert/onnx/model/rewrites.h"
 
 namespace ulfd::convert {
 namespace {
