@@ -185,11 +185,12 @@ bool HealthService::MakeRoom(const std::string& address) {
   const auto own = of_address_.find(address);
   const int has = own == of_address_.end() ? 0 : own->second;
   if (most == of_address_.end() || most->second <= has + 1) return false;
+  const grpc::Status status = TooMany("others have fewer watches");
   for (Watcher* watcher : watchers_) {
     if (watcher->address() != most->first) continue;
-    watcher->Finish(TooMany("others have fewer watches"));
     watchers_.erase(watcher);
     Uncount(*watcher);
+    watcher->Finish(status);
     return true;
   }
   return false;

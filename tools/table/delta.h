@@ -24,7 +24,7 @@ struct PushOptions {
   std::optional<absl::Time> event_time;  // Absent: now.
   engine::RowFormat format = engine::RowFormat::kFp32;  // Of rows that are no table file yet.
   int64_t memory_bytes = 0;                             // For rows that are sorted.
-  DumpKeys keys = DumpKeys::kBySize;
+  DumpKeys keys = DumpKeys::kInt64;
   ModelFlags* model_flags = nullptr;  // How the version is loaded; borrowed.
 };
 

@@ -14,7 +14,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/file.h"
-#include "base/hash_map.h"
 #include "base/status_macros.h"
 #include "base/text.h"
 #include "engine/embedding/table_file.h"
@@ -291,37 +290,10 @@ absl::Status ReadNpyArrays(absl::Span<const std::string> inputs, size_t& i, engi
   return ReadArrays({std::move(first), std::move(rows)}, sink);
 }
 
-// Whether 8-byte keys may as well be 4-byte ones: then no half of one may be there twice.  Those of
-// small or structured int64 show it at once, random ones within a million.
-absl::StatusOr<bool> MayBeUint32(const InputFile& file) {
-  constexpr size_t kEnough = 1 << 20;
-  HashSet<uint32_t> seen;
-  std::vector<uint32_t> halves(1 << 14);
-  for (int64_t at = 0; seen.size() < kEnough;) {
-    ASSIGN_OR_RETURN(const size_t got, file.ReadAt(at, reinterpret_cast<char*>(halves.data()),
-                                                   halves.size() * sizeof halves[0]));
-    if (got < sizeof halves[0]) break;
-    for (size_t i = 0; i < got / sizeof halves[0]; ++i) {
-      if (!seen.insert(halves[i]).second) return false;
-    }
-    at += static_cast<int64_t>(got);
-  }
-  return true;
-}
-
-absl::StatusOr<NpyType> KeyTypeOf(const InputFile& file, DumpKeys keys) {
-  if (keys == DumpKeys::kInt64) return NpyType::kInt64;
-  if (keys == DumpKeys::kUint32 || file.size() % 8 != 0) return NpyType::kUint32;
-  ASSIGN_OR_RETURN(const bool either, MayBeUint32(file));
-  if (!either) return NpyType::kInt64;
-  return Bad(file.path(), absl::StrCat("may be ", file.size() / 8, " keys of int64 or ",
-                                       file.size() / 4, " of uint32: say --keys=int64 or uint32"));
-}
-
 absl::Status ReadDirectory(const std::string& path, DumpKeys keys, engine::RowSink& sink) {
   ASSIGN_OR_RETURN(InputFile key_file, InputFile::Open(path + "/key"));
   ASSIGN_OR_RETURN(InputFile row_file, InputFile::Open(path + "/emb_vector"));
-  ASSIGN_OR_RETURN(const NpyType type, KeyTypeOf(key_file, keys));
+  const NpyType type = keys == DumpKeys::kInt64 ? NpyType::kInt64 : NpyType::kUint32;
   const auto key_bytes = static_cast<int64_t>(engine::SizeOf(type));
   const int64_t count = key_file.size() / key_bytes;
   const int64_t row_bytes = count == 0 ? 0 : row_file.size() / count;
@@ -329,7 +301,8 @@ absl::Status ReadDirectory(const std::string& path, DumpKeys keys, engine::RowSi
       row_bytes * count != row_file.size()) {
     return Bad(path,
                absl::StrCat("key has ", key_file.size(), " bytes and emb_vector ", row_file.size(),
-                            ": no keys of ", key_bytes, " bytes with rows of floats"));
+                            ": no keys of ", key_bytes,
+                            " bytes with rows of floats; --keys says of which type they are"));
   }
   return ReadArrays(
       {.keys = ArrayFile{std::move(key_file), 0, type, {count}},
@@ -362,7 +335,6 @@ absl::StatusOr<std::string> Beginning(const std::string& path) {
 }  // namespace
 
 std::optional<DumpKeys> DumpKeysOf(absl::string_view name) {
-  if (name == "auto") return DumpKeys::kBySize;
   if (name == "int64") return DumpKeys::kInt64;
   if (name == "uint32") return DumpKeys::kUint32;
   return std::nullopt;

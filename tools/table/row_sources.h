@@ -13,8 +13,8 @@
 
 namespace ulfd::tools {
 
-// What a file `key` holds, which does not say so.  By its size: refused where it may be either.
-enum class DumpKeys { kBySize, kInt64, kUint32 };
+// What a file `key` holds, which does not say so: int64 unless HugeCTR was made for others.
+enum class DumpKeys { kInt64, kUint32 };
 std::optional<DumpKeys> DumpKeysOf(absl::string_view name);
 
 // Gives the rows of all inputs to `sink`, one input after the other.  Each is known by its content:

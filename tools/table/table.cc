@@ -119,7 +119,7 @@ struct BuildOptions {
   absl::Span<const std::string> inputs;
   engine::RowFormat format = engine::RowFormat::kFp32;
   int64_t memory_bytes = 0;
-  DumpKeys keys = DumpKeys::kBySize;
+  DumpKeys keys = DumpKeys::kInt64;
 };
 
 void PrintErrors(engine::RowFormat format, const engine::RowReport& report) {
@@ -299,7 +299,7 @@ absl::Status Look(absl::Span<const std::string> words) {
 }  // namespace
 
 absl::Status RunTable(Args args) {
-  std::string format_name = "fp32", event_time = "now", keys_name = "auto";
+  std::string format_name = "fp32", event_time = "now", keys_name = "int64";
   BuildOptions options;
   int64_t memory_mib = 256, epoch = 0, base_epoch = 0;
   FlagSet flags(kSynopsis, kDescription);
@@ -313,8 +313,7 @@ absl::Status RunTable(Args args) {
       "memory",
       "build: MiB for rows that are sorted; beside it half a byte for each row, and 7000 rows.",
       &memory_mib, 1, int64_t{1} << 24);
-  flags.Add("keys", "build: int64 or uint32, of a file key; auto, where its size says which.",
-            &keys_name);
+  flags.Add("keys", "build: type of the keys in a file key: int64 or uint32.", &keys_name);
   flags.Add("epoch", "push: number of the delta, above those that are there.", &epoch, 1,
             INT64_MAX);
   flags.Add("base_epoch", "push: the epoch that it follows; default: the last one that is there.",
@@ -332,7 +331,7 @@ absl::Status RunTable(Args args) {
   }
   const auto keys = DumpKeysOf(keys_name);
   if (!keys.has_value()) {
-    return UsageError(absl::StrCat("--keys: ", keys_name, ", want auto, int64 or uint32"));
+    return UsageError(absl::StrCat("--keys: ", keys_name, ", want int64 or uint32"));
   }
   if (action == "push") {
     RETURN_IF_ERROR(model_flags.Load());
