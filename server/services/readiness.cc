@@ -9,7 +9,7 @@
 
 namespace ulfd::server {
 
-constexpr size_t kMostLines = 20;
+constexpr size_t kMostLines = 100;
 
 std::string Readiness::WhyNotReady() const {
   if (draining()) return "draining";

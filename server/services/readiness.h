@@ -24,7 +24,7 @@ class Readiness {
   // ModelLookup::Ready, and the server is not draining.
   bool ServerReady() const { return !draining() && models_.Ready(); }
   // Empty if ServerReady; else "draining", or a line for each model that cannot be called (for the
-  // first twenty), with the reason.
+  // first hundred), with the reason.
   std::string WhyNotReady() const;
   // The model that `choice` means can be called, and the server is not draining.
   bool ModelReady(const ModelChoice& choice) const {
