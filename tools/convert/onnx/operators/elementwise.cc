@@ -394,7 +394,7 @@ absl::Status WhereRows(OnnxNode& node) {
   ASSIGN_OR_RETURN(OnnxValue mask, node.value(0));
   ASSIGN_OR_RETURN(const OnnxValue x, node.value(1));
   if (mask.rank() != 1) return absl::UnimplementedError("rows that a mask of steps chooses");
-  while (mask.rank() < x.rank()) mask = WithAxis(std::move(mask), mask.rank());
+  for (int axis = mask.rank(); axis < x.rank(); ++axis) mask = WithAxis(std::move(mask), axis);
   onnx::NodeProto where = node.node;
   where.set_input(0, node.Scratch("mask"));
   node.graph.Define(where.input(0), std::move(mask));

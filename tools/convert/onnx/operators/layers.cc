@@ -457,7 +457,7 @@ std::optional<OnnxValue> WithOnes(OnnxValue x, const Dims& to) {
     if (x.dims[axis] == Dim::Of(1)) x = WithoutAxis(std::move(x), axis);
   }
   for (int axis = 0; axis < static_cast<int>(to.size()); ++axis) {
-    if (to[axis] == Dim::Of(1)) x = WithAxis(std::move(x), std::min(axis, x.rank()));
+    if (to[axis] == Dim::Of(1) && axis <= x.rank()) x = WithAxis(std::move(x), axis);
   }
   return x.dims == to ? std::optional(std::move(x)) : std::nullopt;
 }

@@ -88,7 +88,7 @@ absl::Status StepOfRows(OnnxNode& node, const OnnxValue& x, const std::string& p
     node.graph.NotePlaces(*input, steps);
   }
   ASSIGN_OR_RETURN(const std::string each, node.graph.PlainAlong(x, {0, 1}));
-  while (place.rank() < x.rank()) place = WithAxis(std::move(place), place.rank());
+  for (int axis = place.rank(); axis < x.rank(); ++axis) place = WithAxis(std::move(place), axis);
   ASSIGN_OR_RETURN(const std::string at, node.graph.Plain(place));
   const std::string taken = node.Scratch("taken"), out = node.Top();
   RETURN_IF_ERROR(AddTake(node.builder(), taken, each, at, 1, taken));

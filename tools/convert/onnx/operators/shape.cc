@@ -237,7 +237,10 @@ absl::Status JoinValues(OnnxNode& node, std::vector<OnnxValue> values, int axis)
   common = OneUserBesideAds(std::move(common));
   if (common[axis] == Dim::Users()) {
     // One row of each value, side by side behind the row that all have.
-    for (OnnxValue& x : values) x = WithAxis(std::move(x), axis + (x.dims[axis].IsUsers() ? 1 : 0));
+    for (OnnxValue& x : values) {
+      const int behind = axis + (x.dims[axis].IsUsers() ? 1 : 0);
+      x = WithAxis(std::move(x), behind);
+    }
     RETURN_IF_ERROR(JoinValues(node, std::move(values), axis + 1));
     node.Set(WithoutAxis(*node.graph.FindValue(node.output()), axis));
     return absl::OkStatus();
