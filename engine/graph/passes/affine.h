@@ -3,6 +3,7 @@
 #ifndef ULFD_ENGINE_GRAPH_PASSES_AFFINE_H_
 #define ULFD_ENGINE_GRAPH_PASSES_AFFINE_H_
 
+#include <cmath>
 #include <cstdint>
 #include <optional>
 #include <vector>

@@ -35,6 +35,7 @@ onnx::GraphProto Graph(const std::string& nodes) {
          initializer { name: 'one' data_type: 1 dims: 1 float_data: 1 }
          initializer { name: 'half' data_type: 1 float_data: 0.5 }
          initializer { name: 'slopes' data_type: 1 dims: 2 float_data: [ 0.25, 0.75 ] }
+         initializer { name: 'column' data_type: 1 dims: [ 2, 1 ] float_data: [ 1, 2 ] }
          initializer { name: 'none' data_type: 1 float_data: -1 }
          initializer { name: 'count' data_type: 7 int64_data: 0 }
          initializer { name: 'first' data_type: 7 dims: 1 int64_data: 1 }
@@ -129,12 +130,21 @@ TEST(IdiomsTest, PositiveParts) {
 
 TEST(IdiomsTest, Rectifiers) {
   Expect({
-      {"a = Abs x; b = Sub x a; c = Mul b half; d = Mul c slopes; r = Relu x; y = Add r d",
-       "PRelu"},
-      {"a = Neg x; b = Relu a; c = Mul b slopes; r = Relu x; y = Sub r c", "PRelu"},
-      {"m = Min x zero; c = Mul slopes m; r = Max x zero; y = Add c r", "PRelu"},
-      {"p = Greater x zero; c = Mul slopes x; y = Where p x c", "PRelu"},
-      {"p = Greater x zero; q = Not p; c = Mul slopes x; y = Where q c x", "PRelu"},
+      {"h = MatMul x w; a = Abs h; b = Sub h a; c = Mul b half; d = Mul c slopes; r = Relu h; y = "
+       "Add r d",
+       "MatMul PRelu"},
+      {"h = MatMul x w; a = Neg h; b = Relu a; c = Mul b slopes; r = Relu h; y = Sub r c",
+       "MatMul PRelu"},
+      {"h = Add x slopes; m = Min h zero; c = Mul slopes m; r = Max h zero; y = Add c r",
+       "Add PRelu"},
+      {"h = MatMul x w; p = Greater h zero; c = Mul slopes h; y = Where p h c", "MatMul PRelu"},
+      {"g = MatMul x w; h = Add g slopes; p = Greater h zero; q = Not p; c = Mul slopes h; y = "
+       "Where q c h",
+       "MatMul Add PRelu"},
+      // x may be one column, which the slopes repeat.
+      {"p = Greater x zero; c = Mul slopes x; y = Where p x c", "Greater Mul Where"},
+      {"h = MatMul x column; p = Greater h zero; c = Mul slopes h; y = Where p h c",
+       "MatMul Greater Mul Where"},
       {"c = Mul x half; y = Max x c", "LeakyRelu"},
       {"a = Abs x; b = Add x a; y = Mul b half", "Relu"},
       {"p = Less x zero; y = Where p zero x", "Relu"},
@@ -169,6 +179,8 @@ TEST(IdiomsTest, Movement) {
       {"a = Concat x z axis=1; y = Concat a x axis=0", "Concat Concat"},
       {"a = Concat x z axis=1; y = Concat a a axis=1", "Concat Concat"},
       {"t = Transpose x perm=10; p = MatMul w t; y = Transpose p perm=10", "Transpose MatMul"},
+      {"t = Transpose x perm=10; p = MatMul w t; q = Transpose p perm=10; y = MatMul q p",
+       "Transpose MatMul Transpose MatMul"},
       {"t = Transpose x perm=10; p = MatMul w t; y = Transpose p perm=01",
        "Transpose MatMul Transpose"},
   });

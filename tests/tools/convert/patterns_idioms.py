@@ -98,6 +98,21 @@ def rectifiers(g):
     g.output(g.binary("Div", x, g.binary("Add", number(g, 1), exponential(g, x, -1))))
 
 
+def slopes_of_one_column(g):
+    """Columns that only the slopes make: no PRelu."""
+    x = g.input("x", (g.random.rand(ADS, 4) + 0.1).astype(np.float32))
+    w = g.constant(g.random.randn(4, 1).astype(np.float32))
+    slopes = g.constant(g.random.rand(3).astype(np.float32) if g.random.randint(2) else
+                        np.full(3, 0.25, np.float32))
+    ones = number(g, 1, 3)
+    h = g.node("MatMul", [x, w], x.array @ w.array)
+    for of in (h, g.node("ReduceSum", [x, g.ints(1)], x.array.sum(1, keepdims=True))):
+        above = g.node("Relu", [of], np.maximum(of.array, 0))
+        below = g.binary("Mul", g.node("Min", [of, number(g, 0)], np.minimum(of.array, 0)), slopes)
+        g.output(g.binary("Add", above, below))
+        g.output(g.binary("Max", g.binary("Mul", of, ones), number(g, 0)))
+
+
 def opposites(g):
     x = g.input("x", g.random.randn(ADS, 4).astype(np.float32))
     y = g.input("y", (g.random.rand(ADS, 4) + 1).astype(np.float32))
@@ -160,6 +175,6 @@ def dimensions_of_one(g):
         g.output(g.binary("Mul", y, y))
 
 
-PATTERNS = [sigmoids, softmaxes, positive_parts, rectifiers, opposites, joined_twice, einsums,
-            turned_products, dimensions_of_one]
+PATTERNS = [sigmoids, softmaxes, positive_parts, rectifiers, slopes_of_one_column, opposites,
+            joined_twice, einsums, turned_products, dimensions_of_one]
 REFUSED = []

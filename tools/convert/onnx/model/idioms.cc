@@ -65,6 +65,7 @@ class IdiomReader : public Rewriter {
   bool Replace(const Node& node) override {
     if (!node.domain().empty() && node.domain() != "ai.onnx") return false;
     NoteCondition(node);
+    NoteWidth(node);
     if (IsRectifier(node)) return true;
     for (const Row* row = kRows; row->op != nullptr; ++row) {
       if (node.op_type() != row->op) continue;
@@ -166,10 +167,38 @@ class IdiomReader : public Rewriter {
     if (IsNumber(name, 0)) return true;
     const Node* const made = MakerOf(name, "ConstantOfShape", 1);
     const Node* const shape = made == nullptr ? nullptr : MakerOf(made->input(0), "Shape", 1);
-    if (shape == nullptr || SlopesOf(shape->input(0)).of != SlopesOf(x).of) return false;
+    if (shape == nullptr) return false;
+    const Slopes like = SlopesOf(shape->input(0));  // With slopes per column it may be wider.
+    if (like.of != SlopesOf(x).of || like.above.size() > 1) return false;
     const onnx::AttributeProto* const value = FindAttribute(*made, "value");
-    if (value == nullptr) return true;
-    return IsNumber(value->t(), 0);
+    return value == nullptr || IsNumber(value->t(), 0);
+  }
+
+  // The columns of what a matrix or a vector of the file is applied to, and of values behind that:
+  // PRelu, unlike arithmetic, repeats no column of x.  0: not known.
+  int64_t WidthOf(const std::string& name) const {
+    const auto found = widths_.find(name);
+    if (found != widths_.end()) return found->second;
+    const onnx::TensorProto* const tensor = FindTensor(name);
+    return tensor != nullptr && tensor->dims_size() == 1 ? tensor->dims(0) : 0;
+  }
+  void NoteWidth(const Node& node) {
+    const std::string& op = node.op_type();
+    if (node.input_size() == 0) return;
+    int64_t width = 0;
+    if (op == "MatMul" || op == "Gemm") {
+      const onnx::TensorProto* const weight =
+          node.input_size() > 1 ? FindTensor(node.input(1)) : nullptr;
+      if (weight == nullptr || weight->dims_size() != 2) return;
+      width = weight->dims(IntAttribute(node, "transB", 0) != 0 ? 0 : 1);
+    } else if (IsOneOf(op, {"Add", "Sub", "Mul", "Div"})) {
+      // A column beside columns is repeated.
+      for (const std::string& input : node.input()) width = std::max(width, WidthOf(input));
+      if (width == 1) return;
+    } else if (IsOneOf(op, {"BatchNormalization", "Relu", "Neg", "Abs"})) {
+      width = WidthOf(node.input(0));
+    }
+    if (width > 0) widths_[node.output(0)] = width;
   }
 
   // Every value is linear in itself.
@@ -279,6 +308,8 @@ class IdiomReader : public Rewriter {
         all(below, 1)) {
       return false;
     }
+    const auto columns = static_cast<int64_t>(std::max(slopes->above.size(), below.size()));
+    if (columns > 1 && WidthOf(slopes->of) != columns) return false;
     if (!all(below, below.front())) {
       return Be(node, "PRelu", {slopes->of, Floats(node.output(0), below)});
     }
@@ -453,7 +484,7 @@ class IdiomReader : public Rewriter {
       return by != nullptr && IntsAttribute(*by, "perm") == turn;
     };
     const Node* const product = MakerOf(node.input(0), "MatMul", 2);
-    if (!is_turned(&node) || product == nullptr) return false;
+    if (!is_turned(&node) || product == nullptr || readers_[node.input(0)] > 1) return false;
     const Node* const x = MakerOf(product->input(1), "Transpose", 1);
     if (!is_turned(x)) return false;
     const std::string weights = Fresh(node.output(0));
@@ -463,6 +494,7 @@ class IdiomReader : public Rewriter {
 
   std::map<std::string, const Node*> makers_;
   std::map<std::string, Condition> conditions_;
+  std::map<std::string, int64_t> widths_;
   std::map<std::string, Slopes> slopes_;
   int64_t numbers_left_ = int64_t{1} << 22;  // That slopes_ may hold, whatever the file says.
   std::map<std::string, int> readers_;
