@@ -16,6 +16,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
 #include "base/file.h"
 #include "base/load_scope.h"
 #include "base/status_macros.h"
@@ -172,6 +173,8 @@ class TextTableReader {
 
   absl::Status AddLine(absl::string_view line) {
     ++line_;
+    // Spreadsheets begin files so; the first row must not be taken for names of columns.
+    if (line_ == 1 && options_.csv) absl::ConsumePrefix(&line, "\xef\xbb\xbf");
     if (!line.empty() && line.back() == '\r') line.remove_suffix(1);
     if (line.empty()) {  // Fine at the end of the file, bad before another line.
       ++empty_lines_;
