@@ -55,9 +55,10 @@ class Cursor {
 };
 
 // The pass.  Ids go in blocks through three stages, a block apart: the first asks for what leads
-// from the id to its row, the second for the row, the third compares ids.  Prefetches stand in
-// loops that do nothing else: one that misses the TLB keeps its place among the instructions in
-// flight until the page is found, so that what stands between them costs misses in flight.
+// from the id to its row (or finds it where ids follow each other), the second for the row, the
+// third compares ids.  Prefetches stand in loops that do nothing else: one that misses the TLB
+// keeps its place among the instructions in flight until the page is found, so that what stands
+// between them costs misses in flight.
 class LookupPass {
  public:
   // `rows`: one per id.
@@ -102,15 +103,20 @@ class LookupPass {
       if (const TableOverlay* overlay = hashed_.table().overlay(); overlay != nullptr) {
         overlay->Prefetch({ids, count});
       }
-      for (size_t i = 0; i < count; ++i) {
-        hashes_[n + i] = HashKey(ids[i]);
-        pilots_[n + i] =
-            fetched == nullptr ? probe.Pilot(hashes_[n + i]) : fetched->FirstByte(hashes_[n + i]);
+      if (probe.consecutive()) {
+        const void** const rows = rows_ + hashed_.position();
+        for (size_t i = 0; i < count; ++i) rows[i] = probe.CandidateAt(ids[i]);
+      } else {
+        for (size_t i = 0; i < count; ++i) {
+          hashes_[n + i] = HashKey(ids[i]);
+          pilots_[n + i] =
+              fetched == nullptr ? probe.Pilot(hashes_[n + i]) : fetched->FirstByte(hashes_[n + i]);
+        }
+        for (size_t i = 0; i < count; ++i) __builtin_prefetch(pilots_[n + i]);
       }
       n += count;
       hashed_.Move(count);
     }
-    for (size_t i = 0; i < n; ++i) __builtin_prefetch(pilots_[i]);
   }
 
   // The block that was hashed.
@@ -124,7 +130,7 @@ class LookupPass {
         for (size_t i = 0; i < count; ++i) rows[i] = fetched->Find(ids[i], hashes_[n + i]);
       } else {
         const EmbeddingTable::Probe probe = located_.table().probe();
-        for (size_t i = 0; i < count; ++i) {
+        for (size_t i = 0; i < count && !probe.consecutive(); ++i) {
           rows[i] = probe.Candidate(hashes_[n + i], pilots_[n + i]);
         }
         if (const TableOverlay* overlay = located_.table().overlay(); overlay != nullptr) {
@@ -151,18 +157,24 @@ class LookupPass {
     const void** const rows = rows_ + checked_.position();
     const int64_t* const ids = checked_.ids();
     const void* const stand_in = checked_.table().missing_row();
+    const EmbeddingTable::Probe probe = checked_.table().probe();
     int64_t misses = 0;
-    if (checked_.job().fetched == nullptr) {
-      for (size_t i = 0; i < count; ++i) misses += CheckOne(ids[i], stand_in, rows[i]);
+    if (probe.consecutive() && checked_.table().overlay() == nullptr) {  // Ids need no look.
+      for (size_t i = 0; i < count; ++i) misses += Take(probe.Has(ids[i]), stand_in, rows[i]);
+    } else if (checked_.job().fetched == nullptr) {
+      for (size_t i = 0; i < count; ++i) {
+        misses += Take(EmbeddingTable::Holds(rows[i], ids[i]), stand_in, rows[i]);
+      }
     } else {
       for (size_t i = 0; i < count; ++i) misses += CheckFetched(stand_in, rows[i]);
     }
     return Checked(count, misses);
   }
 
-  static int64_t CheckOne(int64_t id, const void* stand_in, const void*& row) {
+  // Keeps the row that holds its id, or takes the stand-in; returns how many are missing.
+  static int64_t Take(bool held, const void* stand_in, const void*& row) {
     // Without a branch, which would be predicted wrong where many ids are missing.
-    const auto holds = static_cast<uintptr_t>(EmbeddingTable::Holds(row, id));
+    const auto holds = static_cast<uintptr_t>(held);
     const uintptr_t found = reinterpret_cast<uintptr_t>(row) & -holds;
     const uintptr_t missing = reinterpret_cast<uintptr_t>(stand_in) & (holds - 1);
     row = reinterpret_cast<const void*>(found | missing);

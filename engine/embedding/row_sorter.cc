@@ -12,6 +12,15 @@
 #include "engine/embedding/key_hash.h"
 
 namespace ulfd::engine {
+namespace {
+
+int64_t IdOf(const char* record) {
+  int64_t id;
+  std::memcpy(&id, record, sizeof id);
+  return id;
+}
+
+}  // namespace
 
 RowSorter::RowSorter(std::string path, const RowSorterOptions& options)
     : path_(std::move(path)), options_(options) {}
@@ -41,12 +50,22 @@ absl::Status RowSorter::Begun(int64_t dim, int64_t about_rows) {
   return absl::OkStatus();
 }
 
+uint64_t RowSorter::KeyOf(int64_t id) const {
+  if (!first_id_.has_value()) return HashKey(id);
+  return static_cast<uint64_t>(id) - static_cast<uint64_t>(*first_id_);
+}
+
 absl::StatusOr<char*> RowSorter::NextRecord(int64_t id) {
+  if (report_.rows == 0 && options_.keep_consecutive) first_id_ = id;
+  if (first_id_.has_value() &&
+      (id < *first_id_ || KeyOf(id) != static_cast<uint64_t>(report_.rows))) {
+    RETURN_IF_ERROR(SortByHash());
+  }
   if (order_.size() == records_per_run_) RETURN_IF_ERROR(Spill());
   const size_t at = records_.size();
   records_.resize(at + record_bytes());
   std::memcpy(records_.data() + at, &id, sizeof id);
-  order_.emplace_back(HashKey(id), static_cast<uint32_t>(order_.size()));
+  order_.emplace_back(KeyOf(id), static_cast<uint32_t>(order_.size()));
   ++report_.rows;
   return records_.data() + at + sizeof id;
 }
@@ -82,13 +101,34 @@ void RowSorter::NoteError(int64_t id, const char* encoded) {
 }
 
 absl::Status RowSorter::Spill() {
-  RETURN_IF_ERROR(LoadScope::Check());
-  std::sort(order_.begin(), order_.end());
   uint64_t offset = 0;
   for (const uint64_t rows : run_rows_) offset += rows * record_bytes();
+  run_rows_.push_back(order_.size());
+  return WriteRun(offset);
+}
+
+absl::Status RowSorter::SortByHash() {
+  RETURN_IF_ERROR(Spill());
+  first_id_.reset();
+  uint64_t offset = 0;
+  for (const uint64_t rows : run_rows_) {
+    records_.resize(rows * record_bytes());
+    RETURN_IF_ERROR(spill_.ReadAt(offset, records_.data(), records_.size()));
+    for (uint32_t record = 0; record < rows; ++record) {
+      order_.emplace_back(KeyOf(IdOf(records_.data() + record * record_bytes())), record);
+    }
+    RETURN_IF_ERROR(WriteRun(offset));
+    offset += rows * record_bytes();
+  }
+  return absl::OkStatus();
+}
+
+absl::Status RowSorter::WriteRun(uint64_t offset) {
+  RETURN_IF_ERROR(LoadScope::Check());
+  std::sort(order_.begin(), order_.end());
   std::vector<char> sorted;
   const size_t piece = std::max<size_t>(record_bytes(), size_t{1} << 20);
-  for (const auto& [hash, record] : order_) {
+  for (const auto& [key, record] : order_) {
     const char* const from = records_.data() + record * record_bytes();
     sorted.insert(sorted.end(), from, from + record_bytes());
     if (sorted.size() < piece) continue;
@@ -97,7 +137,6 @@ absl::Status RowSorter::Spill() {
     sorted.clear();
   }
   RETURN_IF_ERROR(spill_.WriteAt(offset, sorted.data(), sorted.size()));
-  run_rows_.push_back(order_.size());
   order_.clear();
   records_.clear();
   return absl::OkStatus();
@@ -122,7 +161,7 @@ std::string RowSorter::EncodedMean() const {
 }
 
 SortedRows::SortedRows(const RowSorter& sorter)
-    : file_(sorter.spill_), record_bytes_(sorter.record_bytes()) {
+    : sorter_(sorter), record_bytes_(sorter.record_bytes()) {
   const std::vector<uint64_t>& rows = sorter.run_rows_;
   const auto memory_bytes = static_cast<size_t>(sorter.options_.memory_bytes) / 4;
   window_rows_ = std::max<size_t>(1, memory_bytes / rows.size() / record_bytes_);
@@ -140,11 +179,7 @@ absl::Status SortedRows::Start() {
   return absl::OkStatus();
 }
 
-int64_t SortedRows::id() const {
-  int64_t id;
-  std::memcpy(&id, record(), sizeof id);
-  return id;
-}
+int64_t SortedRows::id() const { return IdOf(record()); }
 
 absl::Status SortedRows::Next() {
   const auto [before, run] = heap_.top();
@@ -153,7 +188,7 @@ absl::Status SortedRows::Next() {
   ++runs_[run].next;
   RETURN_IF_ERROR(Offer(run));
   if (empty() || hash() != before) return absl::OkStatus();
-  // Equal hashes are equal ids.
+  // Equal keys are equal ids.
   return absl::InvalidArgumentError(absl::StrCat("id ", id_before, " has two rows"));
 }
 
@@ -164,13 +199,11 @@ absl::Status SortedRows::Offer(size_t r) {
     run.window.resize(rows * record_bytes_);
     run.next = 0;
     if (rows == 0) return absl::OkStatus();
-    RETURN_IF_ERROR(file_.ReadAt(run.offset, run.window.data(), run.window.size()));
+    RETURN_IF_ERROR(sorter_.spill_.ReadAt(run.offset, run.window.data(), run.window.size()));
     run.offset += run.window.size();
     run.left -= rows;
   }
-  int64_t id;
-  std::memcpy(&id, run.At(record_bytes_), sizeof id);
-  heap_.emplace(HashKey(id), r);
+  heap_.emplace(sorter_.KeyOf(IdOf(run.At(record_bytes_))), r);
   return absl::OkStatus();
 }
 

@@ -1,4 +1,4 @@
-// Rows in any order -> encoded rows in the order of their hashes, in bounded memory.
+// Rows in any order -> encoded rows in the order of their hashes or ids, in bounded memory.
 // SPDX-License-Identifier: Apache-2.0
 #ifndef ULFD_ENGINE_EMBEDDING_ROW_SORTER_H_
 #define ULFD_ENGINE_EMBEDDING_ROW_SORTER_H_
@@ -24,6 +24,8 @@ struct RowSorterOptions {
   RowFormat format = RowFormat::kFp32;
   int64_t memory_bytes = int64_t{256} << 20;  // For rows that are sorted.
   bool unnamed = false;                       // The path is a directory.
+  // Rows whose ids follow each other as they come, ascending, stay in that order.
+  bool keep_consecutive = false;
 };
 
 // What the rows are, and what the format did to their values.
@@ -57,6 +59,9 @@ class RowSorter final : public RowSink {
 
   const RowSorterOptions& options() const { return options_; }
   int64_t dim() const { return dim_; }
+  // After Finish: of rows that are in the order of their ids, which follow each other; none: they
+  // are in the order of their hashes.
+  std::optional<int64_t> first_id() const { return first_id_; }
   // Of an id and its encoded row, as they follow each other.
   size_t record_bytes() const { return sizeof(int64_t) + RowBytes(options_.format, dim_); }
   // The mean of all rows, encoded.
@@ -68,8 +73,14 @@ class RowSorter final : public RowSink {
   // Room for the encoded row of `id`, among those that are sorted next.
   absl::StatusOr<char*> NextRecord(int64_t id);
   void NoteError(int64_t id, const char* encoded);
+  // By what the records are sorted.
+  uint64_t KeyOf(int64_t id) const;
   // Sorts the rows in memory and appends them to the runs.
   absl::Status Spill();
+  // Writes the rows in memory, sorted, to this place of the runs.
+  absl::Status WriteRun(uint64_t offset);
+  // The ids do not follow each other after all: sorts what is there by hash.
+  absl::Status SortByHash();
 
   const std::string path_;
   const RowSorterOptions options_;
@@ -81,20 +92,21 @@ class RowSorter final : public RowSink {
 
   size_t records_per_run_ = 0;
   std::vector<char> records_;
-  std::vector<std::pair<uint64_t, uint32_t>> order_;  // Hash and number of each record.
+  std::vector<std::pair<uint64_t, uint32_t>> order_;  // Key and number of each record.
+  std::optional<int64_t> first_id_;                   // So far.
   std::vector<uint64_t> run_rows_;
   OutputFile spill_;
 };
 
-// The records of a sorter that is finished, in the order of HashKey of their ids.  Each run has a
-// window of its rows in memory, a quarter of the sorter's in all; a heap finds the least hash.
+// The records of a sorter that is finished, in order.  Each run has a window of its rows in memory,
+// a quarter of the sorter's in all; a heap finds the least key.
 class SortedRows {
  public:
   // `sorter` is borrowed.
   explicit SortedRows(const RowSorter& sorter);
   absl::Status Start();
   bool empty() const { return heap_.empty(); }
-  // Of the record.
+  // Of the record: HashKey(id()), if the sorter has no first_id().
   uint64_t hash() const { return heap_.top().first; }
   const char* record() const { return runs_[heap_.top().second].At(record_bytes_); }
   int64_t id() const;
@@ -109,11 +121,11 @@ class SortedRows {
     std::vector<char> window;
     size_t next = 0;  // In the window.
   };
-  using Head = std::pair<uint64_t, size_t>;  // Hash, run.
+  using Head = std::pair<uint64_t, size_t>;  // Key, run.
 
   absl::Status Offer(size_t r);
 
-  const OutputFile& file_;
+  const RowSorter& sorter_;
   const size_t record_bytes_;
   size_t window_rows_ = 0;
   std::vector<Run> runs_;

@@ -23,7 +23,7 @@ absl::StatusOr<std::unique_ptr<const EmbeddingTable>> EmbeddingTable::Make(
     const std::string& name, std::shared_ptr<const TableRows> rows, const TableOptions& options) {
   std::unique_ptr<EmbeddingTable> table(new EmbeddingTable(name, std::move(rows), options));
   if (options.missing_keys == MissingKeys::kMeanRow) {
-    const char* const mean = table->rows_->Row(table->rows_->hash.slots());
+    const char* const mean = table->rows_->Row(table->rows_->slot_count());
     table->stand_in_.assign(mean, mean + RowBytes(table->format(), table->dim()));
   }
   if (table->SetMissingRow()) return table;

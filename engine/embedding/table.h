@@ -32,8 +32,8 @@ struct TableOptions {
 };
 
 // The rows of a table, which several EmbeddingTables may share: those of several versions, or of
-// several models.  Every row stands behind its id in a slot, and a perfect hash of the ids leads to
-// the slot.  Immutable once made.
+// several models.  Every row stands behind its id in a slot.  Ids that follow each other lead to
+// the slot by themselves, others by a perfect hash.  Immutable once made.
 struct TableRows {
   static constexpr size_t kIdBytes = sizeof(int64_t);
 
@@ -45,6 +45,15 @@ struct TableRows {
     std::memcpy(&id, static_cast<const char*>(row) - kIdBytes, kIdBytes);
     return id;
   }
+  size_t slot_count() const {
+    return first_id.has_value() ? static_cast<size_t>(rows) : hash.slots();
+  }
+  // The only slot that may hold the row of `id`.
+  size_t SlotOf(int64_t id) const {
+    if (!first_id.has_value()) return hash.Slot(HashKey(id));
+    const uint64_t place = static_cast<uint64_t>(id) - static_cast<uint64_t>(*first_id);
+    return place < static_cast<uint64_t>(rows) ? place : 0;
+  }
 
   int64_t dim = 0;
   int64_t rows = 0;
@@ -52,8 +61,9 @@ struct TableRows {
   RowFormat format = RowFormat::kFp32;
   size_t slot_bytes = 0;
   size_t used_bytes = 0;  // Of a slot: the id and the row.
-  // hash.slots() of them, and in files one more, which holds the mean row.
+  // slot_count() of them, and in files one more, which holds the mean row.
   const char* slots = nullptr;
+  std::optional<int64_t> first_id;         // Slot i holds id *first_id + i, and `hash` is empty.
   PerfectHash hash;                        // HashKey(id) -> slot.
   PageBuffer memory;                       // The slots, from a page on, and
   std::unique_ptr<const MappedFile> file;  // the file: one of both holds them.
@@ -62,10 +72,11 @@ struct TableRows {
 
 class TableOverlay;  // engine/embedding/table_overlay.h
 
-// Every row stands behind its id in a slot, and a perfect hash of the ids leads to the slot: a
-// lookup reads the lines of the row and hardly more (see PerfectHash).  An id that the table lacks
-// leads to a slot, too, which holds another id.  Memory: 1.09 x ids and rows (up to 1.25 x where
-// longer slots save cache lines) and 0.35 bytes per row, or, of a table file, its pages.  Rows of
+// Every row stands behind its id in a slot, to which the id or a perfect hash of it leads: a lookup
+// reads the lines of the row and hardly more (see PerfectHash).  An id that the table lacks leads
+// to a slot, too, which holds another id.  Memory: ids and rows (up to 1.15 x where longer slots
+// save cache lines), of hashed ids 1.09 x that and 0.35 bytes per row, or, of a table file, its
+// pages.  Rows of
 // deltas stand in an overlay, which goes before the base.  Immutable once made; any thread may
 // read.
 class EmbeddingTable {
@@ -113,7 +124,15 @@ class EmbeddingTable {
   // A Probe is what all but the last need, by value, for loops; valid as long as the table.
   class Probe {
    public:
-    // First: the byte that leads to the row; `hash` is HashKey(id).
+    // Of a table whose ids follow each other the id is enough: whether the base has it, and a
+    // Candidate.  Without a branch, which would be predicted wrong where many ids are missing.
+    bool consecutive() const { return consecutive_; }
+    bool Has(int64_t id) const { return Place(id) < rows_; }
+    const void* CandidateAt(int64_t id) const {
+      const uint64_t place = Place(id) & -static_cast<uint64_t>(Has(id));
+      return slots_ + place * slot_bytes_ + TableRows::kIdBytes;
+    }
+    // Of others first: the byte that leads to the row; `hash` is HashKey(id).
     const uint8_t* Pilot(uint64_t hash) const { return hash_.Pilot(hash); }
     // Then: the only row of the base that may be that of the id; never nullptr, whatever the id.
     // Where there is an overlay(), its row goes before.
@@ -134,13 +153,22 @@ class EmbeddingTable {
 
    private:
     friend class EmbeddingTable;
+    uint64_t Place(int64_t id) const {
+      return static_cast<uint64_t>(id) - static_cast<uint64_t>(first_id_);
+    }
     explicit Probe(const TableRows& rows)
         : slots_(rows.slots),
           slot_bytes_(rows.slot_bytes),
           used_bytes_(rows.used_bytes),
+          consecutive_(rows.first_id.has_value()),
+          first_id_(rows.first_id.value_or(0)),
+          rows_(static_cast<uint64_t>(rows.rows)),
           hash_(rows.hash.probe()) {}
     const char* slots_;
     size_t slot_bytes_, used_bytes_;
+    bool consecutive_;
+    int64_t first_id_;
+    uint64_t rows_;
     PerfectHash::Probe hash_;
   };
   Probe probe() const { return Probe(*rows_); }
@@ -156,7 +184,8 @@ class EmbeddingTable {
   // requests.
   std::optional<int64_t> Sample(uint64_t number) const {
     if (tier_ != nullptr) return std::nullopt;
-    const void* row = CandidateOf(static_cast<int64_t>(number));
+    const void* row =
+        rows_->Row(ScaleHash(HashKey(static_cast<int64_t>(number)), rows_->slot_count()));
     const int64_t id = TableRows::IdOf(row);
     return Find(id) == row ? std::optional(id) : std::nullopt;
   }
@@ -199,9 +228,7 @@ class EmbeddingTable {
     if (overlay_ != nullptr) {
       if (const void* row = OverlayRow(id); row != nullptr) return row;
     }
-    const uint64_t hash = HashKey(id);
-    const Probe probe = this->probe();
-    return probe.Candidate(hash, probe.Pilot(hash));
+    return rows_->Row(rows_->SlotOf(id));
   }
 
   const void* OverlayRow(int64_t id) const;

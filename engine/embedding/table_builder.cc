@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <limits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -80,6 +81,7 @@ void TableBuilder::SortHashes() {
 }
 
 bool TableBuilder::HasDuplicates() {
+  if (IsConsecutive()) return false;
   SortHashes();  // Equal hashes are equal ids.
   return std::adjacent_find(hashes_.begin(), hashes_.end()) != hashes_.end();
 }
@@ -117,19 +119,37 @@ int64_t TableBuilder::DropDuplicates() {
   return std::exchange(table_->rows, kept) - kept;
 }
 
-absl::StatusOr<std::shared_ptr<const TableRows>> TableBuilder::Finish(bool with_mean) {
-  if (rows() == 0) return absl::InvalidArgumentError("no rows, want at least one");
+bool TableBuilder::IsConsecutive() const {
+  for (int64_t row = 1; row < rows(); ++row) {
+    if (IdAt(row - 1) == std::numeric_limits<int64_t>::max() || IdAt(row) != IdAt(row - 1) + 1) {
+      return false;
+    }
+  }
+  return true;
+}
+
+absl::Status TableBuilder::MakeHash() {
   if (const std::optional<Duplicate> twice = FindDuplicate(); twice.has_value()) {
     return absl::InvalidArgumentError(
         absl::StrCat("id ", twice->id, " has two rows, ", twice->first_row, " and ", twice->row));
   }
   ASSIGN_OR_RETURN(table_->hash, PerfectHash::Build(hashes_));
   hashes_ = {};
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::shared_ptr<const TableRows>> TableBuilder::Finish(bool with_mean) {
+  if (rows() == 0) return absl::InvalidArgumentError("no rows, want at least one");
+  if (IsConsecutive()) {
+    table_->first_id = IdAt(0);
+  } else {
+    RETURN_IF_ERROR(MakeHash());
+  }
   const std::vector<float> mean = with_mean ? Mean() : std::vector<float>();
-  const size_t slots = table_->hash.slots() + (with_mean ? 1 : 0);
+  const size_t slots = table_->slot_count() + (with_mean ? 1 : 0);
   RETURN_IF_ERROR(table_->memory.Resize(slots * table_->slot_bytes));
   table_->slots = static_cast<const char*>(table_->memory.data());
-  Place();
+  if (!table_->first_id.has_value()) Place();
   if (with_mean) {
     std::memcpy(Slot(static_cast<int64_t>(slots) - 1) + TableRows::kIdBytes, mean.data(),
                 mean.size() * sizeof(float));

@@ -75,11 +75,14 @@ class TableBuilder {
            static_cast<size_t>(row) * table_->slot_bytes;
   }
   int64_t IdAt(int64_t row) const { return TableRows::IdOf(Slot(row) + TableRows::kIdBytes); }
+  // Whether every id is the one before it and 1.
+  bool IsConsecutive() const;
   // Of all rows, ascending.
   void SortHashes();
   bool HasDuplicates();
   std::vector<float> Mean() const;
-  // Moves every row to the slot of its id.
+  // Makes the perfect hash; Place moves every row to the slot of its id.
+  absl::Status MakeHash();
   void Place();
   void FillEmptySlots(const std::vector<bool>& placed);
 

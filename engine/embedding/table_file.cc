@@ -37,9 +37,14 @@ absl::Status CheckNumbers(const std::string& path, const TableFileHeader& header
   };
   if (header.dim < 1 || header.dim > kMaxDim) return wrong("dim", header.dim);
   if (header.format >= kRowFormats) return wrong("row format", header.format);
-  if (!PerfectHash::IsSound(header.shape())) return wrong("parts", header.parts);
-  if (header.rows < 1 || header.rows > header.shape().slots()) return wrong("rows", header.rows);
-  if (header.displaced > header.rows) return wrong("displaced keys", header.displaced);
+  const bool sound = header.consecutive() ? header.part_shift == 0 && header.parts == 0
+                                          : PerfectHash::IsSound(header.shape());
+  if (!sound) return wrong("parts", header.parts);
+  const uint64_t most = header.consecutive() ? PerfectHash::kMaxKeys : header.slots();
+  if (header.rows < 1 || header.rows > most) return wrong("rows", header.rows);
+  if (header.displaced > (header.consecutive() ? 0 : header.rows)) {
+    return wrong("displaced keys", header.displaced);
+  }
   const size_t used = TableRows::kIdBytes + RowBytes(static_cast<RowFormat>(header.format),
                                                      static_cast<int64_t>(header.dim));
   if (header.slot_bytes < used || header.slot_bytes > 2 * used + 64 ||
@@ -62,10 +67,9 @@ absl::StatusOr<std::vector<PerfectHash::Displaced>> ReadDisplaced(const InputFil
 }  // namespace
 
 TableFileLayout LayoutOf(const TableFileHeader& header) {
-  const PerfectHash::Shape shape = header.shape();
   TableFileLayout layout;
-  layout.slots = AlignUp(kTableAlign + shape.buckets());
-  layout.displaced = AlignUp(layout.slots + (shape.slots() + 1) * header.slot_bytes);
+  layout.slots = AlignUp(kTableAlign + header.shape().buckets());
+  layout.displaced = AlignUp(layout.slots + (header.slots() + 1) * header.slot_bytes);
   layout.sums = AlignUp(layout.displaced + header.displaced * sizeof(PerfectHash::Displaced));
   layout.blocks = (layout.sums - kTableAlign + kTableBlockBytes - 1) / kTableBlockBytes;
   layout.end = layout.sums + layout.blocks * sizeof(uint64_t);
@@ -110,9 +114,10 @@ absl::StatusOr<TableFileHeader> ReadTableHeader(const InputFile& file) {
   if (header.byte_order != TableFileHeader::kByteOrder) {
     return Damaged(path, "byte 8: no byte order");
   }
-  if (header.version != TableFileHeader::kVersion) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(path, ": version ", header.version, ", want ", TableFileHeader::kVersion));
+  if (header.version != TableFileHeader::kHashed && !header.consecutive()) {
+    return absl::InvalidArgumentError(absl::StrCat(path, ": version ", header.version, ", want ",
+                                                   TableFileHeader::kHashed, " or ",
+                                                   TableFileHeader::kConsecutive));
   }
   if (header.checksum != ChecksumOf(header)) {
     return Damaged(path, absl::StrCat("byte ", offsetof(TableFileHeader, checksum),
@@ -141,11 +146,15 @@ absl::StatusOr<std::shared_ptr<const TableRows>> OpenTableFile(const InputFile& 
   rows->slot_bytes = header.slot_bytes;
   rows->used_bytes = TableRows::kIdBytes + RowBytes(rows->format, rows->dim);
   rows->slots = rows->file->data() + LayoutOf(header).slots;
-  auto hash = PerfectHash::FromPilots(
-      header.shape(), reinterpret_cast<const uint8_t*>(rows->file->data()) + kTableAlign,
-      std::move(displaced));
-  if (!hash.ok()) return Annotate(hash.status(), file.path());
-  rows->hash = *std::move(hash);
+  if (header.consecutive()) {
+    rows->first_id = static_cast<int64_t>(header.part_slots);
+  } else {
+    auto hash = PerfectHash::FromPilots(
+        header.shape(), reinterpret_cast<const uint8_t*>(rows->file->data()) + kTableAlign,
+        std::move(displaced));
+    if (!hash.ok()) return Annotate(hash.status(), file.path());
+    rows->hash = *std::move(hash);
+  }
   AddOpenTable(rows);
   return rows;
 }
@@ -183,13 +192,13 @@ absl::Status VerifySums(const InputFile& file, const TableFileHeader& header,
 absl::Status ForEachRow(const TableRows& rows,
                         absl::FunctionRef<absl::Status(int64_t id, const char* row)> row) {
   const size_t piece = std::max<size_t>(1, (size_t{8} << 20) / rows.slot_bytes);  // Of slots.
-  for (size_t slot = 0; slot < rows.hash.slots(); ++slot) {
+  for (size_t slot = 0; slot < rows.slot_count(); ++slot) {
     if (slot % piece == 0 && rows.file != nullptr) {
       StartReading(rows.Slot(slot),
-                   std::min(2 * piece, rows.hash.slots() - slot) * rows.slot_bytes);
+                   std::min(2 * piece, rows.slot_count() - slot) * rows.slot_bytes);
     }
     const int64_t id = TableRows::IdOf(rows.Row(slot));
-    if (rows.hash.Slot(HashKey(id)) != slot) continue;  // Unused.
+    if (rows.SlotOf(id) != slot) continue;  // Unused.
     RETURN_IF_ERROR(row(id, rows.Row(slot)));
   }
   return absl::OkStatus();

@@ -24,7 +24,7 @@ inline constexpr size_t kTableBlockBytes = 64 << 10;  // What has a checksum.
 struct TableFileHeader {
   static constexpr char kMagic[9] = "ULFT\r\n\x1a\n";
   static constexpr uint32_t kByteOrder = 0x01020304;
-  static constexpr uint32_t kVersion = 1;
+  static constexpr uint32_t kHashed = 1, kConsecutive = 2;  // Versions: what leads to slots.
 
   char magic[8];
   uint32_t byte_order;
@@ -34,14 +34,17 @@ struct TableFileHeader {
   uint64_t dim;
   uint32_t format;  // RowFormat.
   uint32_t part_shift;
-  uint64_t part_slots;
-  uint64_t parts;
+  uint64_t part_slots;  // kConsecutive: the first id.
+  uint64_t parts;       // kConsecutive: 0.
   uint64_t slot_bytes;
   uint64_t displaced;      // Keys.
   uint64_t sums_checksum;  // XXH3-64 of the blocks' checksums.
   uint64_t checksum;       // XXH3-64 of what stands before it.
 
+  bool consecutive() const { return version == kConsecutive; }
   PerfectHash::Shape shape() const { return {part_shift, part_slots, parts}; }
+  // Without the one of the mean row.
+  uint64_t slots() const { return consecutive() ? rows : shape().slots(); }
 };
 static_assert(sizeof(TableFileHeader) == 96);
 

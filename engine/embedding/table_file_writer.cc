@@ -20,7 +20,8 @@ TableFileWriter::TableFileWriter(std::string path, TableFileOptions options)
       options_(std::move(options)),
       rows_(path_, {.format = options_.format,
                     .memory_bytes = options_.memory_bytes,
-                    .unnamed = options_.unnamed}) {}
+                    .unnamed = options_.unnamed,
+                    .keep_consecutive = true}) {}
 
 absl::Status TableFileWriter::Begin(int64_t dim, int64_t about_rows) {
   std::error_code ignored;
@@ -84,35 +85,62 @@ class TableFileWriter::Slots {
 absl::StatusOr<TableFileReport> TableFileWriter::Finish() {
   TableFileReport report;
   ASSIGN_OR_RETURN(static_cast<RowReport&>(report), rows_.Finish());
-  PerfectHashBuilder builder;
-  RETURN_IF_ERROR(builder.Begin(static_cast<size_t>(report.rows)));
   TableFileHeader header = {};
   std::memcpy(header.magic, TableFileHeader::kMagic, sizeof header.magic);
   header.byte_order = TableFileHeader::kByteOrder;
-  header.version = TableFileHeader::kVersion;
   header.rows = static_cast<uint64_t>(report.rows);
   header.dim = static_cast<uint64_t>(report.dim);
   header.format = static_cast<uint32_t>(options_.format);
+  header.slot_bytes = slot_bytes_;
+  RETURN_IF_ERROR(rows_.first_id().has_value() ? WriteConsecutive(header) : WriteHashed(header));
+  RETURN_IF_ERROR(WriteMeanRow(header));
+  RETURN_IF_ERROR(WriteSums(header));
+  RETURN_IF_ERROR(Publish());
+  report.bytes = header.file_bytes;
+  report.displaced = static_cast<int64_t>(header.displaced);
+  return report;
+}
+
+absl::Status TableFileWriter::WriteConsecutive(TableFileHeader& header) {
+  header.version = TableFileHeader::kConsecutive;
+  header.part_slots = static_cast<uint64_t>(*rows_.first_id());
+  const auto rows = static_cast<int64_t>(header.rows);
+  const size_t piece = std::max<size_t>(slot_bytes_, size_t{1} << 20);
+  std::vector<char> slots;
+  uint64_t offset = LayoutOf(header).slots;
+  SortedRows sorted(rows_);
+  RETURN_IF_ERROR(sorted.Start());
+  for (int64_t done = 1; done <= rows; ++done) {
+    slots.insert(slots.end(), sorted.record(), sorted.record() + rows_.record_bytes());
+    slots.resize(slots.size() + slot_bytes_ - rows_.record_bytes());
+    RETURN_IF_ERROR(sorted.Next());
+    if (slots.size() < piece && done < rows) continue;
+    RETURN_IF_ERROR(file_.WriteAt(offset, slots.data(), slots.size()));
+    RETURN_IF_ERROR(GoOn(done, rows));
+    offset += slots.size();
+    slots.clear();
+  }
+  return absl::OkStatus();
+}
+
+absl::Status TableFileWriter::WriteHashed(TableFileHeader& header) {
+  PerfectHashBuilder builder;
+  RETURN_IF_ERROR(builder.Begin(header.rows));
+  header.version = TableFileHeader::kHashed;
   header.part_shift = static_cast<uint32_t>(builder.shape().part_shift);
   header.part_slots = builder.shape().part_slots;
   header.parts = builder.shape().parts;
-  header.slot_bytes = slot_bytes_;
-
   SortedRows sorted(rows_);
   RETURN_IF_ERROR(sorted.Start());
   // However long rows are, a part of the table is held.
   const size_t memory_bytes = std::max<size_t>(static_cast<size_t>(options_.memory_bytes) / 4,
                                                header.part_slots * slot_bytes_);
   Slots slots(rows_.record_bytes(), slot_bytes_, memory_bytes, sorted.id());
-  RETURN_IF_ERROR(WriteParts(LayoutOf(header).slots, report.rows, sorted, builder, slots));
+  RETURN_IF_ERROR(WriteParts(LayoutOf(header).slots, static_cast<int64_t>(header.rows), sorted,
+                             builder, slots));
   const PerfectHash hash = builder.Finish();
   header.displaced = hash.displaced().size();
-  RETURN_IF_ERROR(WriteRest(LayoutOf(header), hash, slots));
-  RETURN_IF_ERROR(WriteSums(header));
-  RETURN_IF_ERROR(Publish());
-  report.bytes = header.file_bytes;
-  report.displaced = static_cast<int64_t>(header.displaced);
-  return report;
+  return WriteRest(header, hash, slots);
 }
 
 absl::Status TableFileWriter::Publish() {
@@ -132,15 +160,20 @@ absl::Status TableFileWriter::WriteParts(uint64_t begin, int64_t rows, SortedRow
     }
     ASSIGN_OR_RETURN(const absl::Span<const char> bytes, slots.Place(part, hash));
     RETURN_IF_ERROR(file_.WriteAt(begin + part * bytes.size(), bytes.data(), bytes.size()));
-    RETURN_IF_ERROR(LoadScope::Check());
-    if (options_.progress) RETURN_IF_ERROR(options_.progress(done, rows));
+    RETURN_IF_ERROR(GoOn(done, rows));
   }
   return absl::OkStatus();
 }
 
-// Pilots, the mean row, and displaced keys with their rows.
-absl::Status TableFileWriter::WriteRest(const TableFileLayout& layout, const PerfectHash& hash,
+absl::Status TableFileWriter::GoOn(int64_t done, int64_t rows) const {
+  RETURN_IF_ERROR(LoadScope::Check());
+  return options_.progress ? options_.progress(done, rows) : absl::OkStatus();
+}
+
+// Pilots, and displaced keys with their rows.
+absl::Status TableFileWriter::WriteRest(const TableFileHeader& header, const PerfectHash& hash,
                                         const Slots& slots) {
+  const TableFileLayout layout = LayoutOf(header);
   const size_t record_bytes = rows_.record_bytes();
   for (size_t at = 0; at < slots.displaced().size(); at += record_bytes) {
     const char* const record = slots.displaced().data() + at;
@@ -149,15 +182,18 @@ absl::Status TableFileWriter::WriteRest(const TableFileLayout& layout, const Per
     RETURN_IF_ERROR(
         file_.WriteAt(layout.slots + hash.Slot(HashKey(id)) * slot_bytes_, record, record_bytes));
   }
-  std::string mean(slot_bytes_, '\0');
-  const std::string row = rows_.EncodedMean();
-  row.copy(mean.data() + TableRows::kIdBytes, row.size());
-  RETURN_IF_ERROR(
-      file_.WriteAt(layout.slots + hash.slots() * slot_bytes_, mean.data(), mean.size()));
   RETURN_IF_ERROR(file_.WriteAt(kTableAlign, reinterpret_cast<const char*>(hash.pilots()),
                                 hash.shape().buckets()));
   return file_.WriteAt(layout.displaced, reinterpret_cast<const char*>(hash.displaced().data()),
                        hash.displaced().size() * sizeof(PerfectHash::Displaced));
+}
+
+absl::Status TableFileWriter::WriteMeanRow(const TableFileHeader& header) {
+  std::string mean(slot_bytes_, '\0');
+  const std::string row = rows_.EncodedMean();
+  row.copy(mean.data() + TableRows::kIdBytes, row.size());
+  return file_.WriteAt(LayoutOf(header).slots + header.slots() * slot_bytes_, mean.data(),
+                       mean.size());
 }
 
 // Checksums, and the header.

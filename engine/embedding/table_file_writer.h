@@ -31,9 +31,9 @@ struct TableFileReport : RowReport {
   int64_t displaced = 0;  // Ids that no pilot places.
 };
 
-// Rows are sorted by the hash of their ids (RowSorter): the perfect hash is made part by part, and
-// so are the slots of each part.  Runs lie beside the file, which gets its name once it is whole.
-// Not thread-safe.
+// Rows whose ids follow each other as they come are written as they came.  Others are sorted by the
+// hash of their ids (RowSorter): the perfect hash is made part by part, and so are the slots of
+// each part.  Runs lie beside the file, which gets its name once it is whole.  Not thread-safe.
 class TableFileWriter final : public RowSink {
  public:
   TableFileWriter(std::string path, TableFileOptions options);
@@ -54,10 +54,16 @@ class TableFileWriter final : public RowSink {
 
   // Gives the file, which is whole, its name.
   absl::Status Publish();
+  // Everything between the header and the checksums.
+  absl::Status WriteConsecutive(TableFileHeader& header);
+  absl::Status WriteHashed(TableFileHeader& header);
   absl::Status WriteParts(uint64_t begin, int64_t rows, SortedRows& sorted,
                           PerfectHashBuilder& hash, Slots& slots);
-  absl::Status WriteRest(const TableFileLayout& layout, const PerfectHash& hash,
+  absl::Status WriteRest(const TableFileHeader& header, const PerfectHash& hash,
                          const Slots& slots);
+  absl::Status WriteMeanRow(const TableFileHeader& header);
+  // LoadScope::Check, and tells how far it is.
+  absl::Status GoOn(int64_t done, int64_t rows) const;
   absl::Status WriteSums(TableFileHeader& header);
 
   const std::string path_;

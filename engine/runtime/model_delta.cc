@@ -45,7 +45,7 @@ absl::StatusOr<std::optional<int64_t>> FindMissing(const EmbeddingTable& table,
       continue;
     }
     const TableRows& base = *table.base();
-    if (row == nullptr) row = base.Row(base.hash.Slot(HashKey(id)));
+    if (row == nullptr) row = base.Row(base.SlotOf(id));
     if (TableRows::IdOf(row) != id) return id;
   }
   if (stored.empty()) return std::nullopt;

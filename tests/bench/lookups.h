@@ -25,14 +25,15 @@ inline constexpr int64_t kIdsPerRequest = 2000;  // In features of 200.
 // Id of row i; odd ids are in no table.
 inline int64_t IdOf(int64_t i) { return i * 2; }
 
-inline absl::StatusOr<std::unique_ptr<const engine::EmbeddingTable>> MakeTable(int64_t rows,
-                                                                               int64_t dim) {
+// `consecutive`: the id of row i is i instead.
+inline absl::StatusOr<std::unique_ptr<const engine::EmbeddingTable>> MakeTable(
+    int64_t rows, int64_t dim, bool consecutive = false) {
   engine::TableBuilder builder(dim);
   RETURN_IF_ERROR(builder.Reserve(rows));
   for (int64_t i = 0; i < rows; ++i) {
     ASSIGN_OR_RETURN(float* row, builder.NextRow());
     std::fill_n(row, dim, static_cast<float>(i % 1000));
-    builder.Commit(IdOf(i));
+    builder.Commit(consecutive ? i : IdOf(i));
   }
   ASSIGN_OR_RETURN(auto made, builder.Finish());
   return engine::EmbeddingTable::Make("bench", std::move(made), {});
@@ -48,12 +49,14 @@ struct LookupRequest {
 // `hits` of 100 ids are in the table, whose rows the gather reads.
 inline LookupRequest MakeLookups(const engine::EmbeddingTable& table, int hits,
                                  std::mt19937_64& random) {
+  const bool consecutive = table.base()->first_id.has_value();
   LookupRequest made;
   for (int64_t i = 0; i < kIdsPerRequest; ++i) {
     const auto row = static_cast<int64_t>(random() % static_cast<uint64_t>(table.rows()));
     const bool hit = static_cast<int>(random() % 100) < hits;
-    made.ids.push_back(hit ? IdOf(row) : IdOf(row) + 1);
-    made.rows.push_back(static_cast<const float*>(table.Find(IdOf(row))));
+    const int64_t id = consecutive ? row : IdOf(row);
+    made.ids.push_back(hit ? id : consecutive ? id + table.rows() : id + 1);
+    made.rows.push_back(static_cast<const float*>(table.Find(id)));
   }
   return made;
 }

@@ -38,7 +38,7 @@ struct Options {
   std::vector<int64_t> rows = {1000000};
   std::vector<int64_t> dims = {18};
   int64_t requests = 500, pairs = 9;
-  bool layout = false, text = false, mapped = false;
+  bool consecutive = false, layout = false, text = false, mapped = false;
 };
 
 // CPU time of `work`.
@@ -226,6 +226,14 @@ void BenchText(int64_t rows, int64_t dim) {
               rate.high);
 }
 
+void BenchConsecutive(int64_t rows, int64_t dim, const Options& options) {
+  const auto table = MakeTable(rows, dim, /*consecutive=*/true);
+  if (!table.ok()) Fail(table.status());
+  std::printf(" consecutive ids: %.3f GB\n", static_cast<double>((*table)->bytes()) / 1e9);
+  for (const int32_t bag : {1, 10, 100}) BenchPass(**table, **table, options, 100, bag);
+  for (const int hits : {50, 0}) BenchPass(**table, **table, options, hits, 10);
+}
+
 void BenchTable(int64_t rows, int64_t dim, const Options& options) {
   absl::StatusOr<std::unique_ptr<const EmbeddingTable>> made(nullptr);
   const double seconds = Seconds([&] { made = MakeTable(rows, dim); });
@@ -243,6 +251,7 @@ void BenchTable(int64_t rows, int64_t dim, const Options& options) {
     BenchMapped(*table, static_cast<engine::RowFormat>(f), options);
   }
   table.reset();
+  if (options.consecutive) BenchConsecutive(rows, dim, options);
   if (options.text) BenchText(rows, dim);
 }
 
@@ -266,6 +275,7 @@ int Main(int argc, char** argv) {
   flags.AddRead("dims", "Floats of a row: 8, 16, 18, 32, 64, ...", ReadList(options.dims));
   flags.Add("requests", "Of each measurement.", &options.requests, 1);
   flags.Add("pairs", "Turns.", &options.pairs, 1);
+  flags.Add("consecutive", "Also a table of consecutive ids.", &options.consecutive);
   flags.Add("layout", "Also a hash index beside the rows.", &options.layout);
   flags.Add("text", "Also LoadText.", &options.text);
   flags.Add("mapped", "Also table files, in each format of rows.", &options.mapped);

@@ -194,12 +194,15 @@ absl::Status Inspect(const std::string& path) {
   ASSIGN_OR_RETURN(const engine::TableFileHeader header, engine::ReadTableHeader(file));
   absl::PrintF(
       "%s: table file, version %d\n  digest     %s\n  rows       %s\n  values     %d, %s\n"
-      "  slots      %s of %d bytes\n  displaced  %s\n  file       %s\n",
+      "  slots      %s of %d bytes\n  ids        %s\n  file       %s\n",
       path, header.version, absl::BytesToHexString(engine::DigestOf(header)),
       WithCommas(static_cast<int64_t>(header.rows)), header.dim,
       engine::Name(static_cast<engine::RowFormat>(header.format)),
-      WithCommas(static_cast<int64_t>(header.shape().slots())), header.slot_bytes,
-      WithCommas(static_cast<int64_t>(header.displaced)),
+      WithCommas(static_cast<int64_t>(header.slots())), header.slot_bytes,
+      header.consecutive()
+          ? absl::StrCat("consecutive, from ", static_cast<int64_t>(header.part_slots))
+          : absl::StrCat("hashed, ", WithCommas(static_cast<int64_t>(header.displaced)),
+                         " displaced"),
       HumanBytes(static_cast<int64_t>(header.file_bytes)));
   return absl::OkStatus();
 }

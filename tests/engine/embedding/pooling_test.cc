@@ -153,21 +153,27 @@ TEST(CheckSegments, WantsCountsThatSumToTheIds) {
             "segments sum to 4294967297, want 1, the number of ids");
 }
 
-TEST(Pool, AgreesWithAPlainLoop) {
+class PoolTest : public ::testing::TestWithParam<int64_t> {};
+
+// From one id of the table to the next.
+INSTANTIATE_TEST_SUITE_P(Steps, PoolTest, ::testing::Values(3, 1));
+
+TEST_P(PoolTest, AgreesWithAPlainLoop) {
   std::mt19937 random(11);
   constexpr int kDim = 19;  // No multiple of a vector.
   std::string content;
   std::map<int64_t, std::vector<double>> plain;
   for (int64_t id = -20; id < 20; ++id) {
-    absl::StrAppend(&content, id * 3);
+    absl::StrAppend(&content, id * GetParam());
     for (int c = 0; c < kDim; ++c) {
       const int value = static_cast<int>(random() % 2001) - 1000;
       absl::StrAppend(&content, ",", value);
-      plain[id * 3].push_back(value);
+      plain[id * GetParam()].push_back(value);
     }
     content += "\n";
   }
   const auto table = MakeTable(content);
+  ASSERT_EQ(table->base()->first_id.has_value(), GetParam() == 1);
   for (int round = 0; round < 300; ++round) {
     PoolingSpec spec{.pooling = static_cast<Pooling>(random() % 3),
                      .dim = kDim,
