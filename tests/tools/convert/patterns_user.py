@@ -222,8 +222,22 @@ def user_tiled(g):
     total(g, g.binary("Mul", g.binary("Add", wide, flat), y))
 
 
+def steps_as_rows_by_the_users_size(g):
+    """torch.cat([history, item], 1).flatten(), looked up, and back by history.size(0); by row."""
+    table = g.constant(g.random.randn(7, WIDTH).astype(np.float32))
+    x = g.shared("history", g.random.randint(0, 7, STEPS))
+    item = g.input("item", g.random.randint(0, 7, (ADS, 1)))
+    ids = g.node("Concat", [x, item], np.concatenate([x.array, item.array], 1), axis=1)
+    rows = g.look_up(table, g.node("Reshape", [ids, g.ints(-1)], ids.array.reshape(-1)))
+    shape = g.node("Concat", [rows_of(g, x), g.ints(-1, WIDTH)], np.array([ADS, -1, WIDTH]),
+                   axis=0)
+    steps = g.node("Reshape", [rows, shape], rows.array.reshape(ADS, -1, WIDTH))
+    total(g, g.node("ReduceMax", [steps], steps.array.max(1), axes=[1], keepdims=0))
+
+
 PATTERNS = [user_without_axis, user_tiled, row_by_zeros, sums_over_the_user,
             products_of_other_ranks, heads_of_ads, ads_beside_one, whether_the_user_had_it,
             last_step_of_the_user, best_steps_of_the_user, best_of_one_user, layers_of_the_user,
-            heads_of_the_user, steps_by_numbers_of_others]
+            heads_of_the_user, steps_by_numbers_of_others,
+            steps_as_rows_by_the_users_size]
 REFUSED = []

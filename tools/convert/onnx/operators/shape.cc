@@ -50,9 +50,10 @@ absl::StatusOr<Dims> TargetDims(const OnnxNode& node, const Dims& from, const Co
             absl::StrCat("shape keeps dimension ", i, ", which ", DimsText(from), " lacks"));
       }
       d = from[static_cast<size_t>(i)];
-    } else if (i == 0 && !from.empty() &&
-               ((from[0].IsUsers() && d == Dim::Of(1)) || (from[0] == Dim::Ads() && d.IsUsers()))) {
-      d = from[0].IsUsers() ? Dim::Users() : from[0];
+    } else if (i == 0 && !from.empty() && from[0].IsUsers() && d == Dim::Of(1)) {
+      d = Dim::Users();
+    } else if (i == 0 && !from.empty() && from[0].IsAds() && d.IsUsers()) {
+      d = Dim::Ads(d.value());
     } else if (users && d.IsAds()) {
       d = Dim::Users(d.value());
     }
