@@ -315,6 +315,21 @@ def merged_heads(g):
     g.output(g.node("Transpose", [rows], rows.array.transpose(1, 0, 2), perm=[1, 0, 2]))
 
 
+def product_with_merged_steps(g):
+    """A Dense layer of Keras over steps: rows and steps are merged by the product of their sizes."""
+    x = g.input("x", g.random.randn(ADS, 4, 3).astype(np.float32))
+    weight = g.constant(g.random.randn(3, 2).astype(np.float32))
+    shape = g.node("Shape", [x], np.array([ADS, 4, 3]))
+    free = g.node("Gather", [shape, g.ints(0, 1)], np.array([ADS, 4]))
+    width = g.node("Gather", [shape, g.ints(2)], np.array([3]))
+    both = g.node("ReduceProd", [free], np.array([4 * ADS]), axes=[0], keepdims=1)
+    flat = g.node("Concat", [both, width], np.array([4 * ADS, 3]), axis=0)
+    rows = g.node("Reshape", [x, flat], x.array.reshape(-1, 3))
+    product = g.node("MatMul", [rows, weight], rows.array @ weight.array)
+    back = g.node("Concat", [free, g.ints(2)], np.array([ADS, 4, 2]), axis=0)
+    g.output(g.node("Reshape", [product, back], product.array.reshape(ADS, 4, 2)))
+
+
 def sums_across_rows(g):
     """A list's statistics beside every ad's own: scored whole."""
     x = g.input("x", g.random.randn(ADS, 3).astype(np.float32))
@@ -547,6 +562,7 @@ PATTERNS = [no_columns_assigned, rows_that_a_mask_chooses, places_of_chosen_rows
             entries_of_constant_places,
             rows_sorted_and_back, order_sorted, last_step_of_a_length, steps_assigned, column_replaced,
             slices_assigned, step_of_each_row, masked_select, merged_heads, sums_across_rows,
+            product_with_merged_steps,
             places_from_the_end, one_entry_for_all_rows, statistics_of_the_rows,
             variance_of_the_rows, steps_of_each_row, several_of_some, index_filled,
             same_entries_of_each_row, rows_squeezed]

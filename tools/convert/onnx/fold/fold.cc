@@ -175,6 +175,20 @@ Outputs ComputeSizes(const Call& call) {
   return One(IntConstant(dims, std::move(values)));
 }
 
+// How many elements a list of sizes stands for: the dimensions that a Dense layer of Keras merges.
+Outputs MultiplySizes(const Call& call) {
+  const Constant& x = *call.in[0];
+  if (x.is_float || x.dims.size() != 1 || IntAttribute(call.node, "noop_with_empty_axes", 0) != 0) {
+    return absl::UnimplementedError("a product of what is no list of sizes");
+  }
+  Dim product = Dim::Of(1);
+  for (const Dim& size : x.ints) {
+    ASSIGN_OR_RETURN(product, SizeOf("Mul", product, size));
+  }
+  const bool kept = IntAttribute(call.node, "keepdims", 1) != 0;
+  return One(IntConstant(kept ? reference::Sizes{1} : reference::Sizes{}, {product}));
+}
+
 Outputs CastSizes(const Constant& x, int64_t to) {
   Constant out = x;
   for (Dim& value : out.ints) {
@@ -384,6 +398,7 @@ absl::StatusOr<std::vector<Constant>> FoldNode(const onnx::NodeProto& node, int6
   }
   if (std::none_of(inputs.begin(), inputs.end(), HasSizes)) return ByDefinition(call);
   if (cast != 0 && !reference::IsFloatType(static_cast<int>(cast))) return CastSizes(x, cast);
+  if (op == "ReduceProd") return MultiplySizes(call);
   const bool computed = op == "Mul" || op == "Div" || op == "Add" || op == "Sub" || op == "Equal";
   return computed && call.Has(1) ? ComputeSizes(call) : ByDefinition(call);
 }
