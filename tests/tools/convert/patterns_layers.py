@@ -505,6 +505,69 @@ def steps_in_a_loop(g):
     g.output(g.binary("Add", loop_of(g, 0, end, nodes, ["goes_on", "next"], state), end))
 
 
+def body_of(nodes, inputs, outputs):
+    """The graph of a loop: (name, type) of its inputs and outputs."""
+    infos = [[helper.make_tensor_value_info(name, kind, None) for name, kind in values]
+             for values in (inputs, outputs)]
+    return helper.make_graph(nodes, "body", *infos)
+
+
+def recurrence(g, x):
+    """A recurrence of Keras that skips padding: its nodes, its states, and what it keeps."""
+    weight = g.constant((0.5 * g.random.randn(3, 3)).astype(np.float32))
+    mask = g.input("mask", g.random.rand(ADS, 4, 1) > 0.3)
+    nodes = [helper.make_node("MatMul", ["state", weight.name], ["product"]),
+             helper.make_node("Add", ["step", "product"], ["sum"]),
+             helper.make_node("Tanh", ["sum"], ["new"]),
+             helper.make_node("Where", ["seen", "new", "state"], ["next"]),
+             helper.make_node("Neg", ["next"], ["kept"])]
+    states = [np.zeros((ADS, 3), np.float32)]
+    for step in range(4):
+        new = np.tanh(x.array[:, step] + states[-1] @ weight.array)
+        states.append(np.where(mask.array[:, step], new, states[-1]))
+    return mask, nodes, states[-1], -np.stack(states[1:])
+
+
+def zeros_of(g, x):
+    rows = g.node("Shape", [x], np.array(x.array.shape))
+    rows = g.node("Gather", [rows, g.ints(0)], np.array([ADS]))
+    shape = g.node("Concat", [rows, g.ints(3)], np.array([ADS, 3]), axis=0)
+    return raw(g, "ConstantOfShape", [shape], np.zeros((ADS, 3), np.float32))
+
+
+def steps_kept_by_a_loop(g):
+    x = g.input("x", g.random.randn(ADS, 4, 3).astype(np.float32))
+    mask, nodes, last, kept = recurrence(g, x)
+    floats, booleans = TensorProto.FLOAT, TensorProto.BOOL
+    nodes = [helper.make_node("Gather", [x.name, "pass"], ["step"], axis=1),
+             helper.make_node("Gather", [mask.name, "pass"], ["seen"], axis=1), *nodes,
+             helper.make_node("Identity", ["on"], ["goes_on"])]
+    body = body_of(nodes, [("pass", TensorProto.INT64), ("on", booleans), ("state", floats)],
+                   [("goes_on", booleans), ("next", floats), ("kept", floats)])
+    end, all_steps = Value("end", last, "ads"), Value("steps", kept, "ads")
+    passes, on = g.constant(np.array(4)), g.constant(np.array(True))
+    g.nodes.append(helper.make_node("Loop", [passes.name, on.name, zeros_of(g, x).name],
+                                    [end.name, all_steps.name], body=body))
+    g.output(end)
+    g.output(g.node("Transpose", [all_steps], kept.transpose(1, 0, 2), perm=[1, 0, 2]))
+
+
+def steps_scanned(g):
+    """The same as a Scan, along the first axis and along the second one."""
+    x = g.input("x", g.random.randn(ADS, 4, 3).astype(np.float32))
+    mask, nodes, last, kept = recurrence(g, x)
+    floats, booleans = TensorProto.FLOAT, TensorProto.BOOL
+    turned = g.node("Transpose", [mask], mask.array.transpose(1, 0, 2), perm=[1, 0, 2])
+    body = body_of(nodes, [("state", floats), ("step", floats), ("seen", booleans)],
+                   [("next", floats), ("kept", floats)])
+    end, all_steps = Value("end", last, "ads"), Value("steps", kept, "ads")
+    g.nodes.append(helper.make_node(
+        "Scan", [zeros_of(g, x).name, x.name, turned.name], [end.name, all_steps.name], body=body,
+        num_scan_inputs=2, scan_input_axes=[1, 0]))
+    g.output(end)
+    g.output(g.node("ReduceMean", [all_steps], kept.mean(0), axes=[0], keepdims=0))
+
+
 def loop_that_ends_early(g):
     x = g.input("x", g.random.randn(ADS, 4).astype(np.float32))
     half = g.constant(np.array(0.5, np.float32))
@@ -525,7 +588,8 @@ PATTERNS = [gates_of_steps, convolutions_of_steps, convolutions_of_single_rows, 
             attention_of_today, groups_normalised, einsum_with_diagonals, arithmetic_of_constants,
             branch_by_shape, einsum_of_one, einsum_of_three, einsum_with_constants,
             einsum_of_any_rank, sines_of_large_numbers,
-            softmax_less_the_maximum, sparsemax, steps_in_a_loop, *recurrent_patterns(),
+            softmax_less_the_maximum, sparsemax, steps_in_a_loop,
+            steps_kept_by_a_loop, steps_scanned, *recurrent_patterns(),
             last_state_of_each_length]
 REFUSED = [(dropout_on, "training_mode"), (integers_too_large, "2^63 or more"),
            (loop_that_ends_early, "may end early")]

@@ -14,6 +14,7 @@
 #include "base/text.h"
 #include "google/protobuf/unknown_field_set.h"
 #include "tools/convert/onnx/model/budget.h"
+#include "tools/convert/onnx/model/rewriter.h"
 
 namespace ulfd::convert {
 namespace {
@@ -261,11 +262,40 @@ bool GoesOn(const onnx::NodeProto& loop, const onnx::GraphProto& body) {
   return name == body.input(1).name() || name == loop.input(1);
 }
 
+// What the passes made, one after the other along a new axis in front.
+void AddStacked(const std::string& name, const std::vector<std::string>& values,
+                const std::string& output, int64_t opset, onnx::GraphProto& graph, Nodes& nodes) {
+  const std::string axes = absl::StrCat(output, "/axes");
+  const bool given = opset >= kAxesAreInputs;
+  if (given) {
+    onnx::TensorProto& tensor = *graph.add_initializer();
+    tensor.set_name(axes);
+    tensor.set_data_type(onnx::TensorProto::INT64);
+    tensor.add_dims(1);
+    tensor.add_int64_data(0);
+  }
+  std::vector<std::string> rows;
+  for (const std::string& value : values) {
+    rows.push_back(absl::StrCat(output, "/row", rows.size()));
+    onnx::NodeProto& row = AddNode("Unsqueeze", name, {value}, rows.back(), nodes);
+    if (given) {
+      row.add_input(axes);
+    } else {
+      SetInts(row, "axes", {0});
+    }
+  }
+  SetInt(AddNode("Concat", name, rows, output, nodes), "axis", 0);
+}
+
 // The body as often as it runs; what it carries goes from pass to pass.
-absl::Status UnrollLoop(const onnx::NodeProto& loop, int64_t passes, onnx::GraphProto& graph,
-                        Nodes& nodes) {
+absl::Status UnrollLoop(const onnx::NodeProto& loop, int64_t passes, int64_t opset,
+                        onnx::GraphProto& graph, Nodes& nodes) {
   const onnx::GraphProto& body = loop.attribute(0).g();
   std::vector<std::string> carried(loop.input().begin() + 2, loop.input().end());
+  const auto states = static_cast<int>(carried.size());
+  std::vector<std::vector<std::string>> stacked(
+      static_cast<size_t>(body.output_size() - 1 - states));
+  if (passes == 0 && !stacked.empty()) return absl::UnimplementedError("a loop without a pass");
   if (!GoesOn(loop, body)) return absl::UnimplementedError("a loop that may end early");
   if (nodes.size() + body.node_size() * passes > kMaxNodes) {
     return absl::ResourceExhaustedError(absl::StrCat("more than ", kMaxNodes, " nodes"));
@@ -293,10 +323,20 @@ absl::Status UnrollLoop(const onnx::NodeProto& loop, int64_t passes, onnx::Graph
       carried[i] = copy.output(static_cast<int>(i) + 1).name();
       rename(carried[i]);
     }
+    for (size_t i = 0; i < stacked.size(); ++i) {
+      stacked[i].push_back(copy.output(static_cast<int>(i) + 1 + states).name());
+      rename(stacked[i].back());
+    }
   }
-  for (size_t i = 0; i < carried.size(); ++i) {
-    AddNode("Identity", absl::StrCat(loop.name(), "/", i), {carried[i]},
-            loop.output(static_cast<int>(i)), nodes);
+  for (int i = 0; i < loop.output_size(); ++i) {
+    if (loop.output(i).empty()) continue;
+    const std::string name = absl::StrCat(loop.name(), "/", i);
+    const auto at = static_cast<size_t>(i);
+    if (i < states) {
+      AddNode("Identity", name, {carried[at]}, loop.output(i), nodes);
+    } else {
+      AddStacked(name, stacked[at - carried.size()], loop.output(i), opset, graph, nodes);
+    }
   }
   return absl::OkStatus();
 }
@@ -320,14 +360,14 @@ bool OnlySqueezes(const onnx::NodeProto& node) {
   return squeeze != nullptr && same != nullptr && squeeze->input(0) == same->input(0);
 }
 
-// Whether the Loop node has nothing but values that go from pass to pass.
-bool OnlyCarries(const onnx::NodeProto& loop) {
-  if (loop.input_size() < 3 || loop.attribute_size() != 1 || !loop.attribute(0).has_g()) {
+// Whether the Loop node begins with a condition, and has a body of its inputs and outputs.
+bool IsWhole(const onnx::NodeProto& loop) {
+  if (loop.input_size() < 2 || loop.attribute_size() != 1 || !loop.attribute(0).has_g()) {
     return false;
   }
   const onnx::GraphProto& body = loop.attribute(0).g();
-  return body.input_size() == loop.input_size() && body.output_size() == loop.input_size() - 1 &&
-         loop.output_size() == loop.input_size() - 2 && !loop.input(1).empty();
+  return body.input_size() == loop.input_size() && body.output_size() >= loop.input_size() - 1 &&
+         loop.output_size() < body.output_size() && !loop.input(1).empty();
 }
 
 }  // namespace
@@ -348,7 +388,7 @@ std::optional<int64_t> DecisionOf(const onnx::NodeProto& node, const OnnxGraph& 
     // It is the number of rows, and one row has the same elements either way.
     return OnlySqueezes(node) ? std::optional<int64_t>(0) : std::nullopt;
   }
-  if (node.op_type() != "Loop" || !OnlyCarries(node)) return std::nullopt;
+  if (node.op_type() != "Loop" || !IsWhole(node)) return std::nullopt;
   const std::optional<int64_t> passes = number(node.input(0)), begins = number(node.input(1));
   if (!passes.has_value() || *passes < 0 || *passes > kMostPasses || begins.value_or(0) == 0) {
     return std::nullopt;
@@ -356,7 +396,7 @@ std::optional<int64_t> DecisionOf(const onnx::NodeProto& node, const OnnxGraph& 
   return passes;
 }
 
-absl::Status TakeBranches(onnx::GraphProto& graph, const Branches& branches) {
+absl::Status TakeBranches(onnx::GraphProto& graph, int64_t opset, const Branches& branches) {
   Nodes nodes;
   for (onnx::NodeProto& node : *graph.mutable_node()) {
     const auto taken = node.output_size() > 0 ? branches.find(node.output(0)) : branches.end();
@@ -366,8 +406,9 @@ absl::Status TakeBranches(onnx::GraphProto& graph, const Branches& branches) {
     }
     if (node.op_type() == "Loop") {
       const std::string text = NodeText(node);
-      RETURN_IF_ERROR(WithinBudget(
-          text, [&] { return Annotate(UnrollLoop(node, taken->second, graph, nodes), text); }));
+      RETURN_IF_ERROR(WithinBudget(text, [&] {
+        return Annotate(UnrollLoop(node, taken->second, opset, graph, nodes), text);
+      }));
       continue;
     }
     const char* const wanted = taken->second != 0 ? "then_branch" : "else_branch";

@@ -31,8 +31,8 @@ void SetString(onnx::NodeProto& node, const char* name, const std::string& value
 // thread's LoadScope (budget.h).
 absl::Status InlineFunctions(onnx::ModelProto& model);
 
-// Which branch an If node takes (1: then; 0: else), or how many passes a Loop has that only carries
-// values, where a constant says it.  Rows are not squeezed where a request has one.
+// Which branch an If node takes (1: then; 0: else), or how many passes a Loop has, where a
+// constant says it.  Rows are not squeezed where a request has one.
 std::optional<int64_t> DecisionOf(const onnx::NodeProto& node, const OnnxGraph& graph);
 
 // Such decisions by the node's first output.
@@ -40,7 +40,7 @@ using Branches = std::map<std::string, int64_t>;
 // Replaces these If nodes by the nodes of the branch, and the loops by their passes.
 // INVALID_ARGUMENT for an If that lacks the branch; UNIMPLEMENTED for a Loop that may end early;
 // RESOURCE_EXHAUSTED as above.
-absl::Status TakeBranches(onnx::GraphProto& graph, const Branches& branches);
+absl::Status TakeBranches(onnx::GraphProto& graph, int64_t opset, const Branches& branches);
 
 // Lets nodes read what Identity, or Dropout outside of training, would hand them.
 void SkipCopies(onnx::GraphProto& graph);
