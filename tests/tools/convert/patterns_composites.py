@@ -3,7 +3,7 @@
 import math
 
 import numpy as np
-from onnx import TensorProto
+from onnx import TensorProto, helper
 
 from patterns_heads import softmax
 from random_graph import ADS, Value, raw
@@ -285,6 +285,19 @@ def encoders(g):
          imputed_value_floats=[1.0, 2.0, 3.0], replaced_value_float=0.0)
 
 
+def labels_of_classes(g):
+    """scikit-learn's classifiers: the label of the best class, from a list of them."""
+    x = g.input("x", numbers(g, ADS, 3))
+    best = raw(g, "ArgMax", [x], x.array.argmax(1)[:, None], axis=1)
+    labels = g.constant(np.array([7, 5, 9], np.int32))
+    row = g.fresh()
+    label = Value(row, labels.array[best.array.T], "ads")
+    g.domains[ML] = 1
+    g.nodes.append(helper.make_node("ArrayFeatureExtractor", [labels.name, best.name], [row],
+                                    domain=ML))
+    g.output(g.node("Reshape", [label, g.ints(-1)], label.array.reshape(-1)))
+
+
 def maps(g):
     x = g.input("x", numbers(g, ADS, 2))
     call(g, ML, "ZipMap", [x], x.array, classlabels_int64s=[0, 1])
@@ -314,7 +327,7 @@ def norms_and_choices(g):
 PATTERNS = [fused_activations, fused_products, rows_behind_steps, fused_norms, root_mean_square,
             fused_attention, attention_of_set_23, quantised_weights, scales_of_integers,
             quantised_activations,
-            scalers_and_linear_models, trees, encoders, norms_and_choices]
+            scalers_and_linear_models, trees, encoders, labels_of_classes, norms_and_choices]
 REFUSED = [(quantised_by_the_request, "as it was before it was quantised"),
            (scales_of_nothing, "DequantizeLinear"),
            (maps, "zipmap: False"), (trees_with_a_cycle, "with a cycle"),

@@ -481,8 +481,18 @@ class CompositeWriter : public Rewriter {
     return true;
   }
   bool PickFeatures(const Node& node) {
+    if (FindTensor(node.input(0)) != nullptr) return PickLabels(node);
     SetInt(Add(node, "Gather", {node.input(0), node.input(1)}, node.output(0)), "axis", -1);
     return FindTensor(node.input(1)) != nullptr;
+  }
+  // Entries of a list, one for each row, as one row: labels of the best classes.
+  bool PickLabels(const Node& node) {
+    const onnx::TensorProto& labels = *FindTensor(node.input(0));
+    if (labels.dims_size() != 1) return false;
+    const std::string places =
+        Make(node, "Reshape", {node.input(1), Integers(node.output(0), {-1})});
+    AddOnAxis(node, "Unsqueeze", Make(node, "Gather", {node.input(0), places}), 0, node.output(0));
+    return true;
   }
   bool OneHotOf(const Node& node) {
     const std::vector<int64_t> categories = IntsAttribute(node, "cats_int64s");
