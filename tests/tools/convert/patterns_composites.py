@@ -112,6 +112,36 @@ def fused_attention(g):
     call(g, MICROSOFT, "MultiHeadAttention", [x, y, y], joined(attend(*own)), num_heads=2)
 
 
+def padded_attention(g):
+    """A transformer as ONNX Runtime's optimiser leaves it: keys hidden by lengths, and by a mask."""
+    ids = g.input("ids", g.random.randint(1, 9, (ADS, 5)))
+    mask = g.input("mask", (np.arange(5) < np.array([5, 3, 1, 4, 2])[:ADS, None]).astype(np.int64))
+    tables = g.constant(numbers(g, 9, 4)), g.constant(numbers(g, 7, 4))
+    scale, shift = g.constant(numbers(g, 4)), g.constant(numbers(g, 4))
+    a = tables[0].array[ids.array].astype(float) + tables[1].array[:5]
+    away = a - a.mean(-1, keepdims=True)
+    x = Value(g.fresh(), (away / np.sqrt((away ** 2).mean(-1, keepdims=True) + 1e-5) * scale.array
+                          + shift.array).astype(np.float32), "ads")
+    lengths = Value(g.fresh(), mask.array.sum(1), "ads")
+    g.domains[MICROSOFT] = 1
+    narrow = [g.node("Cast", [v], v.array.astype(np.int32), to=TensorProto.INT32)
+              for v in (ids, mask)]
+    g.nodes.append(helper.make_node(
+        "EmbedLayerNormalization",
+        [narrow[0].name, "", tables[0].name, tables[1].name, "", scale.name, shift.name,
+         narrow[1].name], [x.name, lengths.name], domain=MICROSOFT, epsilon=1e-5))
+    g.output(x)
+    weight, bias = g.constant(numbers(g, 4, 12)), g.constant(numbers(g, 12))
+    q, k, v = map(heads_of, np.split(x.array @ weight.array + bias.array, 3, -1))
+    seen = np.where(mask.array[:, None, None] > 0, 0, -1e30)
+    for hidden in (lengths, narrow[1]):
+        call(g, MICROSOFT, "Attention", [x, weight, bias, hidden], joined(attend(q, k, v, seen)),
+             num_heads=2)
+    q, k, v = (heads_of(x.array + part) for part in np.split(bias.array, 3))
+    call(g, MICROSOFT, "MultiHeadAttention", [x, x, x, bias, narrow[1]],
+         joined(attend(q, k, v, seen)), num_heads=2)
+
+
 def attention_of_set_23(g):
     g.opset = 23
     x, y = g.input("x", numbers(g, ADS, 3, 4)), g.input("y", numbers(g, ADS, 5, 4))
@@ -325,7 +355,7 @@ def norms_and_choices(g):
 
 
 PATTERNS = [fused_activations, fused_products, rows_behind_steps, fused_norms, root_mean_square,
-            fused_attention, attention_of_set_23, quantised_weights, scales_of_integers,
+            fused_attention, padded_attention, attention_of_set_23, quantised_weights, scales_of_integers,
             quantised_activations,
             scalers_and_linear_models, trees, encoders, labels_of_classes, norms_and_choices]
 REFUSED = [(quantised_by_the_request, "as it was before it was quantised"),

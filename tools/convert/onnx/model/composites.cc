@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <map>
 #include <optional>
 #include <set>
 #include <utility>
@@ -60,7 +61,14 @@ std::optional<std::pair<float, float>> RangeOf(int type) {
 class CompositeWriter : public Rewriter {
  public:
   CompositeWriter(onnx::GraphProto& graph, int64_t opset) : Rewriter(graph, opset) {
-    for (const Node& node : graph.node()) read_.insert(node.input().begin(), node.input().end());
+    for (const onnx::ValueInfoProto& input : graph.input()) {
+      const onnx::TypeProto::Tensor& tensor = input.type().tensor_type();
+      if (tensor.has_shape()) ranks_[input.name()] = tensor.shape().dim_size();
+    }
+    for (const Node& node : graph.node()) {
+      read_.insert(node.input().begin(), node.input().end());
+      NoteRank(node);
+    }
     for (const onnx::ValueInfoProto& output : graph.output()) read_.insert(output.name());
   }
 
@@ -92,6 +100,22 @@ class CompositeWriter : public Rewriter {
     const std::string out = Fresh(of.output(0));
     SetInts(Add(of, "Transpose", {x}, out), "perm", std::move(order));
     return out;
+  }
+  // Ranks of masks, as they are made of inputs.
+  void NoteRank(const Node& node) {
+    if (node.output_size() > 1 && node.op_type() == "EmbedLayerNormalization") {
+      ranks_[node.output(1)] = 1;
+      return;
+    }
+    const bool reduces = node.op_type() == "ReduceSum";
+    if (!reduces && !IsOneOf(node.op_type(), {"Cast", "Not", "Equal", "Greater"})) return;
+    const auto of = node.input_size() > 0 ? ranks_.find(node.input(0)) : ranks_.end();
+    if (of == ranks_.end()) return;
+    if (reduces && of->second == 2 && IntAttribute(node, "keepdims", 1) == 0) {
+      ranks_[node.output(0)] = 1;
+    } else if (!reduces) {
+      ranks_[node.output(0)] = of->second;
+    }
   }
   // The other outputs are not there.
   bool OnlyFirst(const Node& node) const {
@@ -229,6 +253,43 @@ class CompositeWriter : public Rewriter {
     return true;
   }
 
+  // Sums of the rows of tables (words, places, segments), normalised; the second output is how many
+  // words of each row the mask has.
+  bool EmbedAndNormalise(const Node& node) {
+    constexpr int kSegments = 1, kWords = 2, kPlaces = 3, kSegmentTable = 4, kScale = 5, kShift = 6,
+                  kMask = 7, kPlaceIds = 8;
+    const std::string& ids = node.input(0);
+    std::string places = Has(node, kPlaceIds) ? node.input(kPlaceIds) : "";
+    std::string sum = Make(node, "Gather", {node.input(kWords), ids});
+    if (places.empty()) {
+      const std::string rows = Integers(ids, {0});
+      places = Make(node, "Slice", {node.input(kPlaces), rows, SizeOf(node, ids, 1), rows});
+    } else {
+      places = Make(node, "Gather", {node.input(kPlaces), places});
+    }
+    sum = Make(node, "Add", {sum, places});
+    if (Has(node, kSegments) && Has(node, kSegmentTable)) {
+      sum = Make(node, "Add",
+                 {sum, Make(node, "Gather", {node.input(kSegmentTable), node.input(kSegments)})});
+    }
+    SetFloat(Add(node, "LayerNormalization", {sum, node.input(kScale), node.input(kShift)},
+                 node.output(0)),
+             "epsilon", FloatAttribute(node, "epsilon", 1e-12f));
+    if (node.output_size() > 2 && !node.output(2).empty()) {
+      Add(node, "Identity", {sum}, node.output(2));
+    }
+    if (node.output_size() < 2 || !read_.contains(node.output(1))) return true;
+    if (!Has(node, kMask)) return false;
+    Node& count = Add(node, "ReduceSum", {node.input(kMask)}, node.output(1));
+    if (opset_ >= kAxesAreInputs) {
+      count.add_input(Integers(ids, {1}));
+    } else {
+      SetInts(count, "axes", {1});
+    }
+    SetInt(count, "keepdims", 0);
+    return true;
+  }
+
   // ----------------------------------------------------------------------------- attention
 
   // [rows, steps, heads * width] -> [rows, heads, steps, width]
@@ -277,26 +338,53 @@ class CompositeWriter : public Rewriter {
     return Make(node, "MatMul", {weights, v});
   }
 
+  // What hides padding, added to scores: the mask says how many keys of a row are none, or is not 0
+  // where a key is none.  Empty: a mask of other ranks.
+  std::string Padding(const Node& node, const std::string& mask, const std::string& keys) {
+    const auto rank = ranks_.find(mask);
+    if (rank == ranks_.end() || rank->second < 1 || rank->second > 2) return "";
+    const bool lengths = rank->second == 1;
+    std::string seen =
+        Make(node, "Reshape", {mask, Integers(mask, {0, 1, 1, lengths ? int64_t{1} : -1})});
+    if (lengths) {
+      const std::string last = Make(node, "Squeeze", {SizeOf(node, keys, 2)});
+      const std::string first = Make(node, "Squeeze", {Integers(mask, {0})});
+      const std::string step = Make(node, "Squeeze", {Integers(mask, {1})});
+      const std::string places = Make(node, "Range", {first, last, step});
+      seen = Make(node, "Less", {Float(node, places), Float(node, seen)});
+    } else {
+      seen = Make(node, "Greater", {Float(node, seen), Number(mask, 0)});
+    }
+    const float filter = FloatAttribute(node, "mask_filter_value", -10000);
+    return Make(node, "Where", {seen, Number(mask, 0), Number(mask, filter)});
+  }
+
   // The node's output is attention of queries, keys and values, whose heads are side by side in the
-  // last dimension (0: have a dimension of their own).  `mask`: which input may be one; `causal`:
-  // the attribute that says so.
+  // last dimension (0: have a dimension of their own).  `mask`: which input may be one; `padding`:
+  // which one may say it of keys (0: none); `causal`: the attribute that says so.
   bool AddAttention(const Node& node, std::array<std::string, 3> parts, int64_t heads, int mask,
-                    const char* causal) {
+                    int padding, const char* causal) {
     if (heads > 0) {
       for (std::string& part : parts) part = Heads(node, part, heads);
     }
+    std::string hidden = Has(node, mask) ? node.input(mask) : "";
+    if (padding != 0 && Has(node, padding)) {
+      const std::string keys = Padding(node, node.input(padding), parts[1]);
+      if (keys.empty()) return false;
+      hidden = hidden.empty() ? keys : Make(node, "Add", {hidden, keys});
+    }
     const std::string mixed = Attend(node, parts[0], parts[1], parts[2],
                                      {.scale = FloatAttribute(node, "scale", 0),
-                                      .mask = Has(node, mask) ? node.input(mask) : "",
+                                      .mask = hidden,
                                       .causal = IntAttribute(node, causal, 0) != 0});
     Add(node, "Identity", {heads > 0 ? Joined(node, mixed) : mixed}, node.output(0));
     return true;
   }
   // com.microsoft: one weight for queries, keys and values.
   bool FusedAttention(const Node& node) {
-    constexpr int kMask = 3;
+    constexpr int kPadding = 3, kPast = 4, kScores = 5;
     const int64_t heads = IntAttribute(node, "num_heads", 0);
-    if (heads < 1 || !EndsBefore(node, kMask) || !OnlyFirst(node) ||
+    if (heads < 1 || Has(node, kPast) || !EndsBefore(node, kScores + 1) || !OnlyFirst(node) ||
         FindAttribute(node, "qkv_hidden_sizes") != nullptr) {
       return false;
     }
@@ -308,17 +396,25 @@ class CompositeWriter : public Rewriter {
     split.add_output(parts[2]);
     SetInt(split, "axis", 2);
     if (opset_ >= 18) SetInt(split, "num_outputs", 3);
-    return AddAttention(node, parts, heads, kMask, "unidirectional");
+    return AddAttention(node, parts, heads, kScores, kPadding, "unidirectional");
   }
   bool SeveralHeads(const Node& node) {
     constexpr int kBias = 3, kPadding = 4, kScores = 5, kPast = 6;
     const int64_t heads = IntAttribute(node, "num_heads", 0);
-    if (heads < 1 || Has(node, kBias) || Has(node, kPadding) || !EndsBefore(node, kPast) ||
-        !OnlyFirst(node)) {
-      return false;
+    if (heads < 1 || !EndsBefore(node, kPast) || !OnlyFirst(node)) return false;
+    std::array<std::string, 3> parts = {node.input(0), node.input(1), node.input(2)};
+    if (Has(node, kBias)) {
+      const onnx::TensorProto* const bias = FindTensor(node.input(kBias));
+      if (bias == nullptr || bias->dims_size() != 1 || bias->dims(0) % 3 != 0) return false;
+      const int64_t width = bias->dims(0) / 3;
+      for (size_t i = 0; i < parts.size(); ++i) {
+        const std::string own = Fresh(parts[i]);
+        const auto part = static_cast<int64_t>(i);
+        AddSlice(node, node.input(kBias), 0, part * width, (part + 1) * width, own);
+        parts[i] = Make(node, "Add", {parts[i], own});
+      }
     }
-    return AddAttention(node, {node.input(0), node.input(1), node.input(2)}, heads, kScores,
-                        "unidirectional");
+    return AddAttention(node, parts, heads, kScores, kPadding, "unidirectional");
   }
   // Of operator set 23: of rank 4, or of rank 3 with the heads as an attribute.
   bool Attention(const Node& node) {
@@ -328,7 +424,7 @@ class CompositeWriter : public Rewriter {
         FloatAttribute(node, "softcap", 0) != 0 || !OnlyFirst(node)) {
       return false;
     }
-    return AddAttention(node, {node.input(0), node.input(1), node.input(2)}, heads, kMask,
+    return AddAttention(node, {node.input(0), node.input(1), node.input(2)}, heads, kMask, 0,
                         "is_causal");
   }
 
@@ -702,6 +798,7 @@ class CompositeWriter : public Rewriter {
   }
 
   std::set<std::string> read_;
+  std::map<std::string, int> ranks_;  // Those that are known.
 };
 
 constexpr char kMicrosoft[] = "com.microsoft", kMl[] = "ai.onnx.ml";
@@ -716,6 +813,7 @@ const CompositeWriter::Row CompositeWriter::kRows[] = {
     {kMicrosoft, "FusedConv", 2, &CompositeWriter::Conv},
     {kMicrosoft, "SkipLayerNormalization", 3, &CompositeWriter::SkipLayerNormalise},
     {kMicrosoft, "SkipSimplifiedLayerNormalization", 3, &CompositeWriter::SkipNormalise},
+    {kMicrosoft, "EmbedLayerNormalization", 1, &CompositeWriter::EmbedAndNormalise},
     {kMicrosoft, "Attention", 3, &CompositeWriter::FusedAttention},
     {kMicrosoft, "MultiHeadAttention", 3, &CompositeWriter::SeveralHeads},
     {kMicrosoft, "QuantizeLinear", 2, &CompositeWriter::Quantize},
