@@ -30,6 +30,8 @@ constexpr int64_t kCopies = 4;
 constexpr std::chrono::milliseconds kBurst{1000};
 // Longer than messages of the usual size take.
 constexpr std::chrono::milliseconds kLongSilence{20};
+// What grows more slowly than within kGrowthWindow is seen by what has grown meanwhile.
+constexpr std::chrono::milliseconds kSlowGrowth{1000};
 constexpr int64_t kLooksForAll = 20;
 // gRPC may show a connection after others that were numbered later, so many at most.
 constexpr intptr_t kOutOfOrder = 64;
@@ -114,7 +116,7 @@ void ConnectionWatch::ReadStreams(State& state) const {
 }
 
 bool ConnectionWatch::GrowsForNoReason(Clock::time_point now, int64_t all_silent) {
-  seen_.push_back({now, PrivateBytes(), came_});
+  seen_.push_back({now, memory_, came_});
   std::erase_if(seen_, [&](const Seen& seen) { return now - seen.time > kBurst; });
   const auto lately = std::find_if(seen_.begin(), seen_.end(), [&](const Seen& seen) {
     return now - seen.time <= kGrowthWindow;
@@ -133,7 +135,9 @@ const char* ConnectionWatch::Judge(const std::string& peer, State& state,
   const CallLedger::Counts counts = ledger_.CountsOf(peer);
   if (counts.received != state.calls) {
     state.calls = counts.received;
-    state.bytes_at_call = state.bytes;
+    // What came before the first look is no call, either.
+    if (counts.received > 0) state.bytes_at_call = state.bytes;
+    state.memory_at_call = memory_;
     state.silent_since = now;
   }
   if (state.started - state.ended > limits_.streams) return "streams";
@@ -164,26 +168,34 @@ void ConnectionWatch::Meet(const std::vector<Connection>& connections) {
   if (unknown) FindSockets();
 }
 
+int64_t ConnectionWatch::Sum(Size size) const {
+  int64_t sum = 0;
+  for (const auto& [peer, state] : states_) sum += state.doomed ? 0 : size(state);
+  return sum;
+}
+
+void ConnectionWatch::Shrink(int64_t limit, Size size, const char* why,
+                             std::vector<Verdict>& verdicts) {
+  for (int64_t sum = Sum(size); sum > limit;) {
+    std::pair<const std::string, State>* most = nullptr;
+    for (auto& entry : states_) {
+      if (entry.second.doomed) continue;
+      if (most == nullptr || size(entry.second) > size(most->second)) most = &entry;
+    }
+    if (most == nullptr) return;
+    sum -= size(most->second);
+    most->second.doomed = true;
+    verdicts.push_back({most->first, why});
+  }
+}
+
 std::vector<ConnectionWatch::Verdict> ConnectionWatch::Look(
     const std::vector<Connection>& connections) {
   const auto now = Clock::now();
+  memory_ = PrivateBytes();
   ++look_;
   Meet(connections);
   std::vector<Verdict> verdicts;
-  int64_t all_streams = 0, all_silent = 0, long_silent = 0;
-  const auto silent = [](const State& state) {
-    return std::max<int64_t>(0, state.bytes - state.bytes_at_call - kHandshakeBytes);
-  };
-  const auto silent_for_long = [&](const State& state) {
-    return now - state.silent_since < kLongSilence ? 0 : silent(state);
-  };
-  const auto doom = [&](const std::string& peer, State& state, const char* why) {
-    state.doomed = true;
-    all_streams -= state.started - state.ended;
-    all_silent -= silent(state);
-    long_silent -= silent_for_long(state);
-    verdicts.push_back({peer, why});
-  };
   for (const Connection& connection : connections) {
     State& state = states_[connection.peer];
     if (state.doomed) continue;
@@ -195,29 +207,27 @@ std::vector<ConnectionWatch::Verdict> ConnectionWatch::Look(
     came_ += connection.received_bytes - state.bytes;
     state.bytes = connection.received_bytes;
     const char* why = Judge(connection.peer, state, now);
-    all_streams += state.started - state.ended;
-    all_silent += silent(state);
-    long_silent += silent_for_long(state);
-    if (why != nullptr) doom(connection.peer, state, why);
+    if (why == nullptr) continue;
+    state.doomed = true;
+    verdicts.push_back({connection.peer, why});
   }
-  // Together too much: the largest goes, until it is not.
-  const auto shrink = [&](const int64_t& sum, int64_t limit, const auto& size, const char* why) {
-    while (sum > limit) {
-      const std::pair<const std::string, State>* most = nullptr;
-      for (const auto& entry : states_) {
-        if (!entry.second.doomed && (most == nullptr || size(entry.second) > size(most->second))) {
-          most = &entry;
-        }
-      }
-      if (most == nullptr) return;
-      doom(most->first, states_[most->first], why);
-    }
-  };
   const auto streams = [](const State& state) { return state.started - state.ended; };
-  shrink(all_streams, limits_.all_streams, streams, "streams");
-  shrink(all_silent, 2 * limits_.silent_bytes, silent, "silent");
+  const auto silent = [](const State& state) {
+    // With a stream open it has more than begun: many of them may hold little each.
+    const int64_t allowed = state.started > state.ended ? 0 : kHandshakeBytes;
+    return std::max<int64_t>(0, state.bytes - state.bytes_at_call - allowed);
+  };
+  Shrink(limits_.all_streams, streams, "streams", verdicts);
+  Shrink(2 * limits_.silent_bytes, silent, "silent", verdicts);
+  const int64_t all_silent = Sum(silent);
   grows_ = GrowsForNoReason(now, all_silent);
-  if (grows_) shrink(long_silent, limits_.growing_silent_bytes, silent_for_long, kGrowth);
+  const auto growing = [&](const State& state) {
+    const auto silence = now - state.silent_since;
+    const bool slowly = silence >= kSlowGrowth && memory_ - state.memory_at_call >
+                                                      limits_.growth_bytes + kCopies * all_silent;
+    return slowly || (grows_ && silence >= kLongSilence) ? silent(state) : 0;
+  };
+  Shrink(limits_.growing_silent_bytes, growing, kGrowth, verdicts);
   return verdicts;
 }
 

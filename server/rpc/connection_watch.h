@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "server/rpc/call_ledger.h"
 
 namespace ulfd::server {
@@ -26,7 +27,8 @@ struct WatchLimits {
   // The same of all connections together that have sent no call for a while, but for
   // kHandshakeBytes of each, while the process grows for no reason: by growth_bytes more in 0.2
   // seconds than twice that, or than four times what came, where that is at most twice
-  // growth_bytes in a second.  A byte of headers may take a hundred.
+  // growth_bytes in a second.  A byte of headers may take a hundred.  Of those that have been silent
+  // for a second, the growth since then counts: headers may come slowly, too.
   int64_t growing_silent_bytes = int64_t{1} << 20;
   int64_t growth_bytes = int64_t{64} << 20;
   // In ten seconds, streams that ended without becoming a call: refused for their token, or reset
@@ -59,7 +61,7 @@ class ConnectionWatch {
 
   // The process grows by what this connection sends.
   static constexpr char kGrowth[] = "growth";
-  // What a connection needs to begin.
+  // What a connection needs to begin; with a stream open, it has.
   static constexpr int64_t kHandshakeBytes = 16384;
 
  private:
@@ -70,6 +72,7 @@ class ConnectionWatch {
     intptr_t socket_id = 0;   // Of gRPC's channelz; 0: not found yet.
     int64_t calls = -1;       // Received, at the last look.
     int64_t bytes = 0, bytes_at_call = 0;
+    int64_t memory_at_call = 0;
     Clock::time_point silent_since;
     int64_t started = 0, ended = 0;  // Streams.
     Clock::time_point window;        // Its begin.
@@ -82,6 +85,11 @@ class ConnectionWatch {
   void ReadStreams(State& state) const;
   const char* Judge(const std::string& peer, State& state, Clock::time_point now) const;
   bool GrowsForNoReason(Clock::time_point now, int64_t all_silent);
+  using Size = absl::FunctionRef<int64_t(const State&)>;
+  // Of those that may stay.
+  int64_t Sum(Size size) const;
+  // Together too much: the largest goes, until it is not.
+  void Shrink(int64_t limit, Size size, const char* why, std::vector<Verdict>& verdicts);
 
   const WatchLimits limits_;
   const CallLedger& ledger_;
@@ -94,6 +102,7 @@ class ConnectionWatch {
     int64_t memory, came;
   };
   std::vector<Seen> seen_;  // Lately.
+  int64_t memory_ = 0;      // At this look.
   bool grows_ = false;
 };
 

@@ -188,6 +188,30 @@ for _name, _what, _first, _piece, _short in (
     REGISTERED.append(Attack(_name, _what, functools.partial(_endless, _first, _piece), short=_short))
 
 
+@attack("indexed headers, slowly", "half a megabyte a second: no moment shows how much they take", seconds=14)
+def slow_indexed_headers(site):
+    data = frame(http2.CONTINUATION, 0, 1, b"\x90" * 16384)
+    while not site.over():
+        wire = site.wire()
+        alive = site.push(wire, frame(http2.HEADERS, 0, 1, http2.call_headers(PREDICT)))
+        while alive and not site.over():
+            alive = site.push(wire, data)
+            time.sleep(len(data) / (1 << 19))
+        wire.close()
+
+
+@attack("indexed headers on many connections", "600 that send 15 KB of them each, as much as a handshake")
+def many_indexed_headers(site):
+    data = (frame(http2.HEADERS, 0, 1, http2.call_headers(PREDICT)) +
+            frame(http2.CONTINUATION, 0, 1, b"\x90" * 15500))
+    for _ in range(600):
+        try:
+            site.push(site.wire(), data)
+        except OSError:
+            site.count("refused")
+    site.hold()
+
+
 @attack("a header of 10 MB", "one call with one header of 10 MB, complete; four connections")
 def large_header(site):
     block = http2.call_headers(PREDICT) + b"\0" + http2.header_block([("x-large", "x" * 10_000_000)])[1:]

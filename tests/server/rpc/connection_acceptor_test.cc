@@ -165,6 +165,30 @@ TEST_F(ConnectionAcceptorTest, ClosesWhatHasNoCall) {
   grpc.join();
 }
 
+// Headers that come slowly: no moment shows how much they take.
+TEST(ConnectionWatchTest, ClosesWhatGrowsSlowlyInSilence) {
+  WatchLimits limits;
+  limits.growth_bytes = int64_t{64} << 20;
+  const CallLedger ledger{CallBudget()};
+  ConnectionWatch watch(limits, ledger);
+  constexpr int64_t kSilent = int64_t{2} << 20;
+  const std::vector<ConnectionWatch::Connection> open = {{"ipv4:10.0.0.1:1", 100},
+                                                         {"ipv4:10.0.0.2:1", kSilent}};
+  EXPECT_TRUE(watch.Look(open).empty());
+  std::vector<std::vector<char>> memory;
+  std::vector<ConnectionWatch::Verdict> verdicts;
+  constexpr int kSteps = 40;
+  for (int i = 0; i < kSteps && verdicts.empty(); ++i) {
+    memory.emplace_back(4 << 20, 'x');
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    verdicts = watch.Look(open);
+    EXPECT_FALSE(watch.grows());
+  }
+  ASSERT_EQ(verdicts.size(), 1U);
+  EXPECT_EQ(verdicts[0].peer, "ipv4:10.0.0.2:1");
+  EXPECT_STREQ(verdicts[0].why, ConnectionWatch::kGrowth);
+}
+
 TEST_F(ConnectionAcceptorTest, ClosesOneWhenNoDescriptorIsLeft) {
   Start(2);
   const FileDescriptor client = Connect();
