@@ -297,7 +297,7 @@ absl::Status UnrollLoop(const onnx::NodeProto& loop, int64_t passes, int64_t ops
       static_cast<size_t>(body.output_size() - 1 - states));
   if (passes == 0 && !stacked.empty()) return absl::UnimplementedError("a loop without a pass");
   if (!GoesOn(loop, body)) return absl::UnimplementedError("a loop that may end early");
-  if (nodes.size() + body.node_size() * passes > kMaxNodes) {
+  if (nodes.size() + (body.node_size() + body.output_size()) * passes > kMaxNodes) {
     return absl::ResourceExhaustedError(absl::StrCat("more than ", kMaxNodes, " nodes"));
   }
   for (int64_t pass = 0; pass < passes; ++pass) {
