@@ -173,6 +173,13 @@ absl::Status VerifySums(const InputFile& file, const TableFileHeader& header,
                                              ": the checksums are damaged"));
   }
   std::vector<char> block(kTableBlockBytes);
+  constexpr size_t kGap = kTableAlign - sizeof header;  // In no block.
+  ASSIGN_OR_RETURN(got, file.ReadAt(sizeof header, block.data(), kGap));
+  const auto set = [](char c) { return c != 0; };
+  if (got < kGap || std::any_of(block.begin(), block.begin() + kGap, set)) {
+    return Damaged(file.path(),
+                   absl::StrCat("bytes ", sizeof header, " to ", kTableAlign, ": not all zeros"));
+  }
   for (uint64_t b = 0; b < layout.blocks; ++b) {
     RETURN_IF_ERROR(LoadScope::Check());
     const uint64_t begin = kTableAlign + b * kTableBlockBytes;
