@@ -27,8 +27,8 @@ struct WatchLimits {
   // The same of all connections together that have sent no call for a while, but for
   // kHandshakeBytes of each, while the process grows for no reason: by growth_bytes more in 0.2
   // seconds than twice that, or than four times what came, where that is at most twice
-  // growth_bytes in a second.  A byte of headers may take a hundred.  Of those that have been silent
-  // for a second, the growth since then counts: headers may come slowly, too.
+  // growth_bytes in a second.  A byte of headers may take a hundred.  Of those that have been
+  // silent for a second, the growth since then counts: headers may come slowly, too.
   int64_t growing_silent_bytes = int64_t{1} << 20;
   int64_t growth_bytes = int64_t{64} << 20;
   // In ten seconds, streams that ended without becoming a call: refused for their token, or reset

@@ -113,7 +113,7 @@ class TablesTest(AdminDaemonTest):
         for bad, text in ((good[:-1], "bytes, the header says"),
                           (good[:20] + b"\x7f" + good[21:], "checksum of the header"),
                           (good[:8] + good[11:7:-1] + good[12:], "other byte order"),
-                          (good[:12] + b"\2" + good[13:], "version 2, want 1"),
+                          (good[:12] + b"\3" + good[13:], "version 3, want 1 or 2"),
                           (wide, "dim")):
             with open(self.path(32), "wb") as file:
                 file.write(bad)
