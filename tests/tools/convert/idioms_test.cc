@@ -39,6 +39,8 @@ onnx::GraphProto Graph(const std::string& nodes) {
          initializer { name: 'none' data_type: 1 float_data: -1 }
          initializer { name: 'count' data_type: 7 int64_data: 0 }
          initializer { name: 'first' data_type: 7 dims: 1 int64_data: 1 }
+         initializer { name: 'last' data_type: 7 dims: 1 int64_data: -1 }
+         initializer { name: 'two' data_type: 1 float_data: 2 }
          initializer { name: 'both' data_type: 7 dims: 2 int64_data: [ 1, 2 ] }
          initializer { name: 'w' data_type: 1 dims: [ 2, 2 ] float_data: [ 1, 2, 3, 4 ] })",
       &graph));
@@ -95,6 +97,33 @@ TEST(IdiomsTest, Sigmoids) {
       {"a = Neg x; b = Exp a; c = Add none b; y = Reciprocal c", "Neg Exp Add Reciprocal"},
       // Read elsewhere.
       {"a = Neg x; b = Exp a; c = Add b one; d = Reciprocal c; y = Add d b", "Neg Exp Sigmoid Add"},
+  });
+}
+
+TEST(IdiomsTest, LayerNorms) {
+  const std::string centred = "m = ReduceMean x last; c = Sub x m; ";
+  const std::string root = "q = Pow c two; v = ReduceMean q last; s = Add v half; r = Sqrt s; ";
+  const std::string kept = "ReduceMean Sub Pow ReduceMean Add Sqrt ";
+  Expect({
+      {centred + root + "y = Div c r", "LayerNormalization"},
+      {centred + root + "i = Reciprocal r; y = Mul i c", "LayerNormalization"},
+      {centred + root + "d = Div c r; y = Mul slopes d", "LayerNormalization"},
+      {centred + root + "d = Div c r; p = Mul d slopes; y = Add p slopes", "LayerNormalization"},
+      {centred + "q = Mul c c; v = ReduceMean q last; s = Add half v; r = Sqrt s; d = Sub x m; "
+                 "y = Div d r",
+       "LayerNormalization"},
+      {centred + root + "d = Div c r; p = Mul d slopes; y = Add p x", "LayerNormalization Add"},
+      // Of another x, another axis, or another power.
+      {centred + root + "d = Sub z m; y = Div d r", kept + "Sub Div"},
+      {centred + root + "y = Div x r", kept + "Div"},
+      {"m = ReduceMean x first; c = Sub x m; " + root + "y = Div c r", kept + "Div"},
+      {"m = ReduceMean x last keepdims=0; c = Sub x m; " + root + "y = Div c r", kept + "Div"},
+      {centred + "q = Mul c x; v = ReduceMean q last; s = Add v half; r = Sqrt s; y = Div c r",
+       "ReduceMean Sub Mul ReduceMean Add Sqrt Div"},
+      {centred + "q = Pow c half; v = ReduceMean q last; s = Add v half; r = Sqrt s; y = Div c r",
+       kept + "Div"},
+      {centred + "q = Pow c two; v = ReduceMean q last; s = Add v z; r = Sqrt s; y = Div c r",
+       kept + "Div"},
   });
 }
 
