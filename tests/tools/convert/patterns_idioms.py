@@ -35,6 +35,25 @@ def sigmoids(g):
     g.output(unary(g, "Log", g.binary("Add", number(g, 1), above), np.log(1 + above.array)))
 
 
+def layer_norms(g):
+    """As PyTorch writes them before operator set 17; epsilon is large, so that it shows."""
+    x = g.input("x", g.random.randn(ADS, 3, 4).astype(np.float32))
+    scale, shift = (g.constant(g.random.randn(4).astype(np.float32)) for _ in range(2))
+    mean = g.node("ReduceMean", [x], x.array.mean(2, keepdims=True), axes=[-1])
+    for of in (x, g.binary("Add", x, number(g, 1))):  # The other one is off its own mean.
+        away = g.binary("Sub", of, mean)
+        squares = [g.node("Pow", [away, number(g, 2)], away.array ** 2),
+                   g.binary("Mul", away, away)][g.random.randint(2)]
+        variance = g.node("ReduceMean", [squares], squares.array.mean(2, keepdims=True), axes=[-1])
+        inner = g.binary("Add", variance, number(g, 0.5))
+        root = unary(g, "Sqrt", inner, np.sqrt(inner.array))
+        inverse = unary(g, "Reciprocal", root, 1 / root.array)
+        g.output(g.binary("Mul", inverse, away))
+        scaled = g.binary("Mul", g.binary("Div", away, root), scale)
+        g.output(scaled)
+        g.output(g.binary("Add", shift, scaled))
+
+
 def softmaxes(g):
     x = g.input("x", g.random.randn(ADS, 3, 4).astype(np.float32))
     shifted = g.binary("Sub", x, g.node("ReduceMax", [x], x.array.max(2, keepdims=True), axes=[2]))
@@ -175,6 +194,6 @@ def dimensions_of_one(g):
         g.output(g.binary("Mul", y, y))
 
 
-PATTERNS = [sigmoids, softmaxes, positive_parts, rectifiers, slopes_of_one_column, opposites,
-            joined_twice, einsums, turned_products, dimensions_of_one]
+PATTERNS = [sigmoids, layer_norms, softmaxes, positive_parts, rectifiers, slopes_of_one_column,
+            opposites, joined_twice, einsums, turned_products, dimensions_of_one]
 REFUSED = []
