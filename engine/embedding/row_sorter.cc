@@ -52,7 +52,7 @@ absl::Status RowSorter::Begun(int64_t dim, int64_t about_rows) {
 
 uint64_t RowSorter::KeyOf(int64_t id) const {
   if (!first_id_.has_value()) return HashKey(id);
-  return static_cast<uint64_t>(id) - static_cast<uint64_t>(*first_id_);
+  return TableRows::Distance(*first_id_, id);
 }
 
 absl::StatusOr<char*> RowSorter::NextRecord(int64_t id) {

@@ -45,13 +45,17 @@ struct TableRows {
     std::memcpy(&id, static_cast<const char*>(row) - kIdBytes, kIdBytes);
     return id;
   }
+  // Of two ids; a large number if `to` is less.
+  static uint64_t Distance(int64_t from, int64_t to) {
+    return static_cast<uint64_t>(to) - static_cast<uint64_t>(from);
+  }
   size_t slot_count() const {
     return first_id.has_value() ? static_cast<size_t>(rows) : hash.slots();
   }
   // The only slot that may hold the row of `id`.
   size_t SlotOf(int64_t id) const {
     if (!first_id.has_value()) return hash.Slot(HashKey(id));
-    const uint64_t place = static_cast<uint64_t>(id) - static_cast<uint64_t>(*first_id);
+    const uint64_t place = Distance(*first_id, id);
     return place < static_cast<uint64_t>(rows) ? place : 0;
   }
 
@@ -76,9 +80,8 @@ class TableOverlay;  // engine/embedding/table_overlay.h
 // reads the lines of the row and hardly more (see PerfectHash).  An id that the table lacks leads
 // to a slot, too, which holds another id.  Memory: ids and rows (up to 1.15 x where longer slots
 // save cache lines), of hashed ids 1.09 x that and 0.35 bytes per row, or, of a table file, its
-// pages.  Rows of
-// deltas stand in an overlay, which goes before the base.  Immutable once made; any thread may
-// read.
+// pages.  Rows of deltas stand in an overlay, which goes before the base.  Immutable once made;
+// any thread may read.
 class EmbeddingTable {
  public:
   // Opens what lies at `path`: a table file (table_file.h), known by its first bytes, or text.
@@ -153,9 +156,7 @@ class EmbeddingTable {
 
    private:
     friend class EmbeddingTable;
-    uint64_t Place(int64_t id) const {
-      return static_cast<uint64_t>(id) - static_cast<uint64_t>(first_id_);
-    }
+    uint64_t Place(int64_t id) const { return TableRows::Distance(first_id_, id); }
     explicit Probe(const TableRows& rows)
         : slots_(rows.slots),
           slot_bytes_(rows.slot_bytes),

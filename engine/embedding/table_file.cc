@@ -147,7 +147,7 @@ absl::StatusOr<std::shared_ptr<const TableRows>> OpenTableFile(const InputFile& 
   rows->used_bytes = TableRows::kIdBytes + RowBytes(rows->format, rows->dim);
   rows->slots = rows->file->data() + LayoutOf(header).slots;
   if (header.consecutive()) {
-    rows->first_id = static_cast<int64_t>(header.part_slots);
+    rows->first_id = header.first_id();
   } else {
     auto hash = PerfectHash::FromPilots(
         header.shape(), reinterpret_cast<const uint8_t*>(rows->file->data()) + kTableAlign,

@@ -42,6 +42,7 @@ struct TableFileHeader {
   uint64_t checksum;       // XXH3-64 of what stands before it.
 
   bool consecutive() const { return version == kConsecutive; }
+  int64_t first_id() const { return static_cast<int64_t>(part_slots); }  // REQUIRES: consecutive.
   PerfectHash::Shape shape() const { return {part_shift, part_slots, parts}; }
   // Without the one of the mean row.
   uint64_t slots() const { return consecutive() ? rows : shape().slots(); }

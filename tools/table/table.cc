@@ -200,7 +200,7 @@ absl::Status Inspect(const std::string& path) {
       engine::Name(static_cast<engine::RowFormat>(header.format)),
       WithCommas(static_cast<int64_t>(header.slots())), header.slot_bytes,
       header.consecutive()
-          ? absl::StrCat("consecutive, from ", static_cast<int64_t>(header.part_slots))
+          ? absl::StrCat("consecutive, from ", header.first_id())
           : absl::StrCat("hashed, ", WithCommas(static_cast<int64_t>(header.displaced)),
                          " displaced"),
       HumanBytes(static_cast<int64_t>(header.file_bytes)));
