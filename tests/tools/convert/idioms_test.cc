@@ -2,6 +2,7 @@
 // values.
 // SPDX-License-Identifier: Apache-2.0
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -237,6 +238,97 @@ TEST(IdiomsTest, WhateverTheFileSaysItEnds) {
   for (const std::string op : {"Not", "Cast", "Neg", "Identity", "Exp"}) {
     onnx::GraphProto graph = Graph(absl::StrCat("a = ", op, " y; y = ", op, " a"));
     ReadIdioms(graph, 14);
+  }
+}
+
+// Nor are inputs and outputs counted before.
+TEST(RewritesTest, NodesMayHaveAnyNumberOfInputsAndOutputs) {
+  const std::vector<std::pair<const char*, std::vector<const char*>>> ops = {
+      {"",
+       {"Add",
+        "And",
+        "ArgMax",
+        "Attention",
+        "Cast",
+        "CastLike",
+        "Compress",
+        "Concat",
+        "ConcatFromSequence",
+        "ConstantOfShape",
+        "DequantizeLinear",
+        "Div",
+        "Einsum",
+        "Equal",
+        "Expand",
+        "Gather",
+        "Greater",
+        "GroupNormalization",
+        "GRU",
+        "If",
+        "Log",
+        "Loop",
+        "LSTM",
+        "LpNormalization",
+        "MatMul",
+        "MatMulInteger",
+        "Mul",
+        "Neg",
+        "Not",
+        "Pow",
+        "QLinearMatMul",
+        "QuantizeLinear",
+        "Reciprocal",
+        "ReduceMean",
+        "ReduceSum",
+        "RMSNormalization",
+        "RNN",
+        "Scan",
+        "Scatter",
+        "SequenceAt",
+        "SequenceConstruct",
+        "SimplifiedLayerNormalization",
+        "Shape",
+        "Slice",
+        "Softmax",
+        "Split",
+        "SplitToSequence",
+        "Sqrt",
+        "Squeeze",
+        "Sub",
+        "Sum",
+        "Transpose",
+        "Unsqueeze",
+        "Where"}},
+      {"com.microsoft",
+       {"Attention", "BiasGelu", "DequantizeLinear", "EmbedLayerNormalization", "FastGelu",
+        "FusedConv", "FusedGemm", "FusedMatMul", "Gelu", "MultiHeadAttention", "QuantizeLinear",
+        "QuickGelu", "SkipLayerNormalization", "SkipSimplifiedLayerNormalization"}},
+      {"ai.onnx.ml",
+       {"ArrayFeatureExtractor", "Binarizer", "FeatureVectorizer", "Imputer", "LinearClassifier",
+        "LinearRegressor", "Normalizer", "OneHotEncoder", "Scaler", "TreeEnsembleClassifier",
+        "TreeEnsembleRegressor"}}};
+  for (const auto& [domain, names] : ops) {
+    for (const char* const op : names) {
+      for (int i = 0; i < 10 * 3 * 3 * 2; ++i) {
+        const int inputs = i % 10, outputs = i / 10 % 3,
+                  opset = std::vector<int>{11, 14, 23}[i / 30 % 3];
+        onnx::GraphProto graph = Graph("c = Cast x to=6");
+        onnx::NodeProto& node = *graph.add_node();
+        node.set_op_type(op);
+        node.set_domain(domain);
+        for (int k = 0; k < inputs; ++k) node.add_input(k % 2 != 0 && i >= 90 ? "w" : "x");
+        for (int k = 0; k < outputs; ++k) node.add_output(k == 0 ? "y" : "z1");
+        onnx::AttributeProto& heads = *node.add_attribute();
+        heads.set_name("num_heads");
+        heads.set_type(onnx::AttributeProto::INT);
+        heads.set_i(2);
+        SCOPED_TRACE(absl::StrCat(domain, " ", op, " ", inputs, " ", outputs));
+        ReadIdioms(graph, opset);
+        WriteComposites(graph, opset);
+        WritePlainly(graph, opset);
+        EXPECT_LT(graph.node_size(), 100);
+      }
+    }
   }
 }
 

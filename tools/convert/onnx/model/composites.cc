@@ -109,7 +109,8 @@ class CompositeWriter : public Rewriter {
     }
     const bool reduces = node.op_type() == "ReduceSum";
     if (!reduces && !IsOneOf(node.op_type(), {"Cast", "Not", "Equal", "Greater"})) return;
-    const auto of = node.input_size() > 0 ? ranks_.find(node.input(0)) : ranks_.end();
+    if (node.input_size() == 0 || node.output_size() == 0) return;
+    const auto of = ranks_.find(node.input(0));
     if (of == ranks_.end()) return;
     if (reduces && of->second == 2 && IntAttribute(node, "keepdims", 1) == 0) {
       ranks_[node.output(0)] = 1;
@@ -813,7 +814,7 @@ const CompositeWriter::Row CompositeWriter::kRows[] = {
     {kMicrosoft, "FusedConv", 2, &CompositeWriter::Conv},
     {kMicrosoft, "SkipLayerNormalization", 3, &CompositeWriter::SkipLayerNormalise},
     {kMicrosoft, "SkipSimplifiedLayerNormalization", 3, &CompositeWriter::SkipNormalise},
-    {kMicrosoft, "EmbedLayerNormalization", 1, &CompositeWriter::EmbedAndNormalise},
+    {kMicrosoft, "EmbedLayerNormalization", 7, &CompositeWriter::EmbedAndNormalise},
     {kMicrosoft, "Attention", 3, &CompositeWriter::FusedAttention},
     {kMicrosoft, "MultiHeadAttention", 3, &CompositeWriter::SeveralHeads},
     {kMicrosoft, "QuantizeLinear", 2, &CompositeWriter::Quantize},

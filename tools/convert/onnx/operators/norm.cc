@@ -231,10 +231,12 @@ absl::Status ReduceLogSumExp(OnnxNode& node) {
 }
 
 struct Normal {
-  std::string centred, mean, variance;  // The last two with dimensions of 1 for the axes.
+  std::string centred, mean, factor;  // The last two with dimensions of 1 for the axes.
 };
 
-absl::StatusOr<Normal> NormalOf(OnnxNode& node, const OnnxValue& x, const std::vector<int>& axes) {
+// (x - mean) * factor; `deviation`: its formula, of the variance.
+absl::StatusOr<Normal> NormalOf(OnnxNode& node, const OnnxValue& x, const std::vector<int>& axes,
+                                absl::string_view deviation) {
   NoteRows(node, x.dims, axes);
   ASSIGN_OR_RETURN(const std::string in, node.graph.PlainAlong(x, axes));
   const auto mean_of = [&](const std::string& of, const char* what) -> absl::StatusOr<std::string> {
@@ -247,7 +249,10 @@ absl::StatusOr<Normal> NormalOf(OnnxNode& node, const OnnxValue& x, const std::v
   RETURN_IF_ERROR(
       AddPlain(node.builder(), "sub_layer", normal.centred, {in, normal.mean}, normal.centred));
   ASSIGN_OR_RETURN(const std::string squares, Squared(node, normal.centred));
-  ASSIGN_OR_RETURN(normal.variance, mean_of(squares, "variance"));
+  ASSIGN_OR_RETURN(const std::string variance, mean_of(squares, "variance"));
+  // By itself: a root and a division for each element would take longer than all else.
+  ASSIGN_OR_RETURN(normal.factor,
+                   Computed(node, "factor", absl::StrCat("1 / ", deviation), {variance}));
   return normal;
 }
 
@@ -257,15 +262,18 @@ std::vector<int> AxesFrom(int first, int rank) {
   return axes;
 }
 
+std::string DeviationOf(const OnnxNode& node) {
+  return absl::StrCat("sqrt(@0 + ", Number(FloatAttribute(node.node, "epsilon", 1e-5f)), ")");
+}
+
 // (x - mean) / sqrt(variance + epsilon) * scale + bias, over all dimensions from `axis` on.
 absl::Status LayerNormalization(OnnxNode& node) {
   ASSIGN_OR_RETURN(const OnnxValue x, node.value(0));
   ASSIGN_OR_RETURN(const int first, WantAxis(IntAttribute(node.node, "axis", -1), x.rank()));
   const std::vector<int> axes = AxesFrom(first, x.rank());
-  ASSIGN_OR_RETURN(const Normal normal, NormalOf(node, x, axes));
-  const std::string epsilon = Number(FloatAttribute(node.node, "epsilon", 1e-5f));
-  std::vector<std::string> bottoms = {normal.centred, normal.variance};
-  std::string text = absl::StrCat("@0 / sqrt(@1 + ", epsilon, ")");
+  ASSIGN_OR_RETURN(const Normal normal, NormalOf(node, x, axes, DeviationOf(node)));
+  std::vector<std::string> bottoms = {normal.centred, normal.factor};
+  std::string text = "@0 * @1";
   for (int i = 1; i < 3 && node.Has(i); ++i) {
     ASSIGN_OR_RETURN(const OnnxValue parameter, node.value(i));
     ASSIGN_OR_RETURN(bottoms.emplace_back(), node.graph.Plain(parameter));
@@ -278,9 +286,7 @@ absl::Status LayerNormalization(OnnxNode& node) {
     if (!node.uses.contains(node.node.output(i))) continue;
     const std::string top = node.graph.Top(node.node.output(i));
     RETURN_IF_ERROR(
-        AddExpression(node.builder(), top,
-                      i == 1 ? std::string("@0 * 1") : absl::StrCat("1 / sqrt(@0 + ", epsilon, ")"),
-                      {i == 1 ? normal.mean : normal.variance}, top));
+        AddExpression(node.builder(), top, "@0 * 1", {i == 1 ? normal.mean : normal.factor}, top));
     node.Set(top, kept, i);
   }
   return absl::OkStatus();
@@ -288,17 +294,15 @@ absl::Status LayerNormalization(OnnxNode& node) {
 
 // By statistics along these axes; scale and bias are one value per channel.
 absl::Status NormalisePerChannel(OnnxNode& node, const OnnxValue& x, const std::vector<int>& axes) {
-  ASSIGN_OR_RETURN(const Normal normal, NormalOf(node, x, axes));
-  std::vector<std::string> bottoms = {normal.centred, normal.variance};
+  ASSIGN_OR_RETURN(const Normal normal, NormalOf(node, x, axes, DeviationOf(node)));
+  std::vector<std::string> bottoms = {normal.centred, normal.factor};
   for (int i = 1; i < 3; ++i) {
     ASSIGN_OR_RETURN(OnnxValue parameter, node.value(i));
     if (parameter.rank() != 1) return absl::InvalidArgumentError("want a value per channel");
     for (int axis = 2; axis < x.rank(); ++axis) parameter = WithAxis(std::move(parameter), 1);
     ASSIGN_OR_RETURN(bottoms.emplace_back(), node.graph.Plain(parameter));
   }
-  const std::string epsilon = Number(FloatAttribute(node.node, "epsilon", 1e-5f));
-  return SetComputed(node, absl::StrCat("@0 / sqrt(@1 + ", epsilon, ") * @2 + @3"), bottoms,
-                     x.dims);
+  return SetComputed(node, "@0 * @1 * @2 + @3", bottoms, x.dims);
 }
 
 // Per row and channel.
@@ -314,8 +318,8 @@ absl::Status MeanVarianceNormalization(OnnxNode& node) {
   std::vector<int64_t> stated = IntsAttribute(node.node, "axes");
   if (stated.empty()) stated = {0, 2, 3};
   ASSIGN_OR_RETURN(const std::vector<int> axes, WantAxes(stated, x.rank()));
-  ASSIGN_OR_RETURN(const Normal normal, NormalOf(node, x, axes));
-  return SetComputed(node, "@0 / (sqrt(@1) + 1e-9)", {normal.centred, normal.variance}, x.dims);
+  ASSIGN_OR_RETURN(const Normal normal, NormalOf(node, x, axes, "(sqrt(@0) + 1e-9)"));
+  return SetComputed(node, "@0 * @1", {normal.centred, normal.factor}, x.dims);
 }
 
 // By statistics of the request's rows, as a model has it whose own were never gathered
