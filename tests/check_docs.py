@@ -5,7 +5,7 @@
 In every *.md: relative links and their anchors lead somewhere; every path, file and folder in
 backticks exists (words in capitals stand for any name); a README that lists its folders has all of
 them; lines end at 140 columns, but for tables and code.  In a column "file, function" each name is
-in the file before it.  Settings in backticks are fields of proto/server_config.proto.  The metrics
+in the file before it; `Class::name` is anywhere.  Settings in backticks are fields of proto/server_config.proto.  The metrics
 of the daemon are those of docs/operations.md; rules of Prometheus name no others, and each alert
 has an entry there.  Decisions that are cited exist, and their index is complete.
 SPDX-License-Identifier: Apache-2.0
@@ -70,7 +70,12 @@ class Tree:
     @functools.cache
     def code(self):
         return "".join(self.read(name) for name in self.files
-                       if name.startswith(("server/", "engine/")) and name.endswith((".h", ".cc")))
+                       if name.startswith(("base/", "engine/", "server/", "tools/"))
+                       and name.endswith((".h", ".cc")))
+
+    @functools.cache
+    def words(self):
+        return set(re.findall(r"\w+", self.code()))
 
 
 def settings(tree):
@@ -146,6 +151,13 @@ class Document:
             if not re.search(rf"\b{re.escape(name)}\b", where):
                 self.complain(number, f"`{word}`: not there")
 
+    def check_member(self, number, word):
+        """`Class::name`; decisions may speak of what went."""
+        if self.folder == "docs/decisions" or self.name == "CHANGELOG.md":
+            return
+        if not self.tree.words().issuperset(word.split("::")):
+            self.complain(number, f"`{word}`: not there")
+
     def check_setting(self, number, word):
         top, dot, name = word.partition(".")
         inner = self.tree.settings.get(top)
@@ -175,6 +187,7 @@ class Document:
         for number, line, code in split(self.text):
             if not code and len(line) > WIDTH and not re.match(r"\s*\|", line):
                 self.complain(number, f"{len(line)} columns, want at most {WIDTH}")
+            hop = False
             cells = [cell.strip() for cell in line.strip().split("|")[1:-1]]
             if code or not line.lstrip().startswith("|"):
                 table = None
@@ -185,6 +198,7 @@ class Document:
                 self.check_row(number, cells[0])
             elif "file, function" in columns:
                 self.check_hop(number, cells[columns.index("file, function")])
+                hop = True
             if code:
                 words = re.findall(r"(?<![\w./=-])[\w.]+(?:/[\w.-]+)+", line)
                 words = [word for word in words if word.split("/")[0] in self.tree.tops]
@@ -192,6 +206,8 @@ class Document:
                 words = re.findall(r"`([\w.*-]*[/.][\w./*-]*)[^`]*`", line)
                 for word in re.findall(r"`([a-z_]+\.[a-z_]+)`", line):
                     self.check_setting(number, word)
+                for word in [] if hop else re.findall(r"`([A-Z]\w*(?:::\w+)+)", line):
+                    self.check_member(number, word)
                 for target in re.findall(r"\]\(([^)\s]+)\)", re.sub(r"`[^`]*`", "", line)):
                     self.check_link(number, target)
             for word in words:

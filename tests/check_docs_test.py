@@ -72,6 +72,11 @@ class CheckDocsTest(unittest.TestCase):
         self.assertEqual(self.check(docs_a__md=table),
                          ["docs/a.md:9: `Gone`: not there", "docs/a.md:9: `No::None`: not there"])
 
+    def test_members_of_classes(self):
+        self.assertEqual(self.check(docs_a__md="`Queue::mu_` `Queue::gone_()` `absl::Gone`\n",
+                                    server_queue__h="class Queue { int mu_; };\n"),
+                         ["docs/a.md:6: `Queue::gone_`: not there"])
+
     def test_settings(self):
         proto = ("message ServerConfig {\n  Limits limits = 1;\n}\n"
                  "message Limits {\n  optional int32 max_ads = 1 [(setting) = {default: \"1\"}];\n}\n")
