@@ -579,8 +579,9 @@ absl::StatusOr<Conversion> Translate(const OnnxModel& model, const ConvertOption
     }
     if (!absl::IsAborted(converted.status())) return converted.status();
     if (!straight.has_value()) straight = model;
-    RETURN_IF_ERROR(Annotate(
-        TakeBranches(*straight->proto.mutable_graph(), model.opset, converter.branches()), path));
+    RETURN_IF_ERROR(
+        Annotate(TakeBranches(*straight->proto.mutable_graph(), converter.branches()), path));
+    WritePlainly(*straight->proto.mutable_graph(), model.opset);
     ReadIdioms(*straight->proto.mutable_graph(), model.opset);
   }
 }

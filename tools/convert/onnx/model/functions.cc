@@ -14,7 +14,6 @@
 #include "base/text.h"
 #include "google/protobuf/unknown_field_set.h"
 #include "tools/convert/onnx/model/budget.h"
-#include "tools/convert/onnx/model/rewriter.h"
 
 namespace ulfd::convert {
 namespace {
@@ -262,34 +261,9 @@ bool GoesOn(const onnx::NodeProto& loop, const onnx::GraphProto& body) {
   return name == body.input(1).name() || name == loop.input(1);
 }
 
-// What the passes made, one after the other along a new axis in front.
-void AddStacked(const std::string& name, const std::vector<std::string>& values,
-                const std::string& output, int64_t opset, onnx::GraphProto& graph, Nodes& nodes) {
-  const std::string axes = absl::StrCat(output, "/axes");
-  const bool given = opset >= kAxesAreInputs;
-  if (given) {
-    onnx::TensorProto& tensor = *graph.add_initializer();
-    tensor.set_name(axes);
-    tensor.set_data_type(onnx::TensorProto::INT64);
-    tensor.add_dims(1);
-    tensor.add_int64_data(0);
-  }
-  std::vector<std::string> rows;
-  for (const std::string& value : values) {
-    rows.push_back(absl::StrCat(output, "/row", rows.size()));
-    onnx::NodeProto& row = AddNode("Unsqueeze", name, {value}, rows.back(), nodes);
-    if (given) {
-      row.add_input(axes);
-    } else {
-      SetInts(row, "axes", {0});
-    }
-  }
-  SetInt(AddNode("Concat", name, rows, output, nodes), "axis", 0);
-}
-
 // The body as often as it runs; what it carries goes from pass to pass.
-absl::Status UnrollLoop(const onnx::NodeProto& loop, int64_t passes, int64_t opset,
-                        onnx::GraphProto& graph, Nodes& nodes) {
+absl::Status UnrollLoop(const onnx::NodeProto& loop, int64_t passes, onnx::GraphProto& graph,
+                        Nodes& nodes) {
   const onnx::GraphProto& body = loop.attribute(0).g();
   std::vector<std::string> carried(loop.input().begin() + 2, loop.input().end());
   const auto states = static_cast<int>(carried.size());
@@ -335,7 +309,11 @@ absl::Status UnrollLoop(const onnx::NodeProto& loop, int64_t passes, int64_t ops
     if (i < states) {
       AddNode("Identity", name, {carried[at]}, loop.output(i), nodes);
     } else {
-      AddStacked(name, stacked[at - carried.size()], loop.output(i), opset, graph, nodes);
+      const std::string items = absl::StrCat(loop.output(i), "/items");
+      AddNode("SequenceConstruct", name, stacked[at - carried.size()], items, nodes);
+      onnx::NodeProto& stack = AddNode("ConcatFromSequence", name, {items}, loop.output(i), nodes);
+      SetInt(stack, "axis", 0);
+      SetInt(stack, "new_axis", 1);
     }
   }
   return absl::OkStatus();
@@ -396,7 +374,7 @@ std::optional<int64_t> DecisionOf(const onnx::NodeProto& node, const OnnxGraph& 
   return passes;
 }
 
-absl::Status TakeBranches(onnx::GraphProto& graph, int64_t opset, const Branches& branches) {
+absl::Status TakeBranches(onnx::GraphProto& graph, const Branches& branches) {
   Nodes nodes;
   for (onnx::NodeProto& node : *graph.mutable_node()) {
     const auto taken = node.output_size() > 0 ? branches.find(node.output(0)) : branches.end();
@@ -406,9 +384,8 @@ absl::Status TakeBranches(onnx::GraphProto& graph, int64_t opset, const Branches
     }
     if (node.op_type() == "Loop") {
       const std::string text = NodeText(node);
-      RETURN_IF_ERROR(WithinBudget(text, [&] {
-        return Annotate(UnrollLoop(node, taken->second, opset, graph, nodes), text);
-      }));
+      RETURN_IF_ERROR(WithinBudget(
+          text, [&] { return Annotate(UnrollLoop(node, taken->second, graph, nodes), text); }));
       continue;
     }
     const char* const wanted = taken->second != 0 ? "then_branch" : "else_branch";

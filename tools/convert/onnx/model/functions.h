@@ -37,10 +37,11 @@ std::optional<int64_t> DecisionOf(const onnx::NodeProto& node, const OnnxGraph& 
 
 // Such decisions by the node's first output.
 using Branches = std::map<std::string, int64_t>;
-// Replaces these If nodes by the nodes of the branch, and the loops by their passes.
+// Replaces these If nodes by the nodes of the branch, and the loops by their passes; what these
+// gather is a sequence, for WritePlainly.
 // INVALID_ARGUMENT for an If that lacks the branch; UNIMPLEMENTED for a Loop that may end early;
 // RESOURCE_EXHAUSTED as above.
-absl::Status TakeBranches(onnx::GraphProto& graph, int64_t opset, const Branches& branches);
+absl::Status TakeBranches(onnx::GraphProto& graph, const Branches& branches);
 
 // Lets nodes read what Identity, or Dropout outside of training, would hand them.
 void SkipCopies(onnx::GraphProto& graph);
