@@ -12,7 +12,7 @@
 #include "google/protobuf/text_format.h"
 #include "gtest/gtest.h"
 #include "onnx/onnx_pb.h"
-#include "tools/convert/onnx/model/rewrites.h"
+#include "tools/convert/onnx/rewrites/rewrites.h"
 
 namespace ulfd::convert {
 namespace {

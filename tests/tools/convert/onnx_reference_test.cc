@@ -7,8 +7,8 @@
 #include "gmock/gmock.h"
 #include "google/protobuf/text_format.h"
 #include "gtest/gtest.h"
-#include "tools/convert/onnx/model/reader.h"
 #include "tools/convert/onnx/proof/interpreter.h"
+#include "tools/convert/onnx/reader.h"
 
 namespace ulfd::convert::reference {
 namespace {

@@ -20,11 +20,11 @@
 #include "tools/convert/onnx/model/budget.h"
 #include "tools/convert/onnx/model/functions.h"
 #include "tools/convert/onnx/model/graph.h"
-#include "tools/convert/onnx/model/reader.h"
-#include "tools/convert/onnx/model/rewrites.h"
 #include "tools/convert/onnx/model/types.h"
 #include "tools/convert/onnx/operators/layers.h"
 #include "tools/convert/onnx/proof/proof.h"
+#include "tools/convert/onnx/reader.h"
+#include "tools/convert/onnx/rewrites/rewrites.h"
 #include "tools/convert/recipes.h"
 
 namespace ulfd::convert {

@@ -6,9 +6,9 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "tools/convert/onnx/model/graph.h"
-#include "tools/convert/onnx/model/rewrites.h"
 #include "tools/convert/onnx/model/types.h"
 #include "tools/convert/onnx/operators/layers.h"
+#include "tools/convert/onnx/rewrites/rewrites.h"
 #include "tools/convert/recipes.h"
 
 namespace ulfd::convert {

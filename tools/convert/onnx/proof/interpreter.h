@@ -20,7 +20,7 @@
 #include "absl/types/span.h"
 #include "base/hash_map.h"
 #include "onnx/onnx_pb.h"
-#include "tools/convert/onnx/model/reader.h"
+#include "tools/convert/onnx/model/onnx_model.h"
 
 namespace ulfd::convert::reference {
 

@@ -13,7 +13,7 @@
 #include "absl/status/statusor.h"
 #include "engine/runtime/model.h"
 #include "engine/tensor/tensor.h"
-#include "tools/convert/onnx/model/reader.h"
+#include "tools/convert/onnx/model/onnx_model.h"
 
 namespace ulfd::convert {
 

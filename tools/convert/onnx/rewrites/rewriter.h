@@ -1,7 +1,7 @@
 // What rewrites of an ONNX graph share: they go through its nodes and write some by others.
 // SPDX-License-Identifier: Apache-2.0
-#ifndef ULFD_TOOLS_CONVERT_ONNX_MODEL_REWRITER_H_
-#define ULFD_TOOLS_CONVERT_ONNX_MODEL_REWRITER_H_
+#ifndef ULFD_TOOLS_CONVERT_ONNX_REWRITES_REWRITER_H_
+#define ULFD_TOOLS_CONVERT_ONNX_REWRITES_REWRITER_H_
 
 #include <cstdint>
 #include <deque>
@@ -82,4 +82,4 @@ class Rewriter {
 
 }  // namespace ulfd::convert
 
-#endif  // ULFD_TOOLS_CONVERT_ONNX_MODEL_REWRITER_H_
+#endif  // ULFD_TOOLS_CONVERT_ONNX_REWRITES_REWRITER_H_

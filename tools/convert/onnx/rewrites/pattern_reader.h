@@ -1,7 +1,7 @@
 // What rewrites that look for patterns of several nodes share.
 // SPDX-License-Identifier: Apache-2.0
-#ifndef ULFD_TOOLS_CONVERT_ONNX_MODEL_PATTERN_READER_H_
-#define ULFD_TOOLS_CONVERT_ONNX_MODEL_PATTERN_READER_H_
+#ifndef ULFD_TOOLS_CONVERT_ONNX_REWRITES_PATTERN_READER_H_
+#define ULFD_TOOLS_CONVERT_ONNX_REWRITES_PATTERN_READER_H_
 
 #include <cstdint>
 #include <map>
@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "absl/strings/string_view.h"
-#include "tools/convert/onnx/model/rewriter.h"
+#include "tools/convert/onnx/rewrites/rewriter.h"
 
 namespace ulfd::convert {
 
@@ -46,4 +46,4 @@ class PatternReader : public Rewriter {
 
 }  // namespace ulfd::convert
 
-#endif  // ULFD_TOOLS_CONVERT_ONNX_MODEL_PATTERN_READER_H_
+#endif  // ULFD_TOOLS_CONVERT_ONNX_REWRITES_PATTERN_READER_H_

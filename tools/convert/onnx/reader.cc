@@ -1,6 +1,6 @@
 // ONNX files.  The only place that calls ONNX's library, whose errors are exceptions.
 // SPDX-License-Identifier: Apache-2.0
-#include "tools/convert/onnx/model/reader.h"
+#include "tools/convert/onnx/reader.h"
 
 #include <algorithm>
 #include <exception>
@@ -22,7 +22,7 @@
 #include "tools/convert/onnx/model/budget.h"
 #include "tools/convert/onnx/model/constant.h"
 #include "tools/convert/onnx/model/functions.h"
-#include "tools/convert/onnx/model/rewrites.h"
+#include "tools/convert/onnx/rewrites/rewrites.h"
 
 namespace ulfd::convert {
 namespace {

@@ -1,8 +1,8 @@
 // ONNX files: read, completed with their external data, checked by ONNX's own checker and shape
 // inference.
 // SPDX-License-Identifier: Apache-2.0
-#ifndef ULFD_TOOLS_CONVERT_ONNX_MODEL_READER_H_
-#define ULFD_TOOLS_CONVERT_ONNX_MODEL_READER_H_
+#ifndef ULFD_TOOLS_CONVERT_ONNX_READER_H_
+#define ULFD_TOOLS_CONVERT_ONNX_READER_H_
 
 #include <cstdint>
 #include <map>
@@ -10,18 +10,9 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "onnx/onnx_pb.h"
+#include "tools/convert/onnx/model/onnx_model.h"
 
 namespace ulfd::convert {
-
-struct OnnxModel {
-  onnx::ModelProto proto;  // Without external data and functions.
-  // With the shapes that ONNX infers; false for a model that its library does not take.
-  bool inferred = false;
-  // Rows that a mask chooses stay where they are (KeepAllRows).
-  bool keeps_rows = false;
-  int64_t opset = 0;  // Of the domain "ai.onnx".
-};
 
 // Reads `path`, gives the symbolic dimensions in `dims` their numbers and the leading ones of
 // `ad_inputs` a name, and checks the model.
@@ -39,4 +30,4 @@ absl::StatusOr<OnnxModel> ReadOnnx(const std::string& path,
 
 }  // namespace ulfd::convert
 
-#endif  // ULFD_TOOLS_CONVERT_ONNX_MODEL_READER_H_
+#endif  // ULFD_TOOLS_CONVERT_ONNX_READER_H_

@@ -11,9 +11,9 @@
 #include "absl/strings/string_view.h"
 #include "tools/convert/onnx/model/constant.h"
 #include "tools/convert/onnx/model/functions.h"
-#include "tools/convert/onnx/model/rewriter.h"
-#include "tools/convert/onnx/model/rewrites.h"
 #include "tools/convert/onnx/model/types.h"
+#include "tools/convert/onnx/rewrites/rewriter.h"
+#include "tools/convert/onnx/rewrites/rewrites.h"
 
 namespace ulfd::convert {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tools/convert/onnx/model/rewriter.h"
+#include "tools/convert/onnx/rewrites/rewriter.h"
 
 #include <limits>
 #include <utility>

@@ -10,8 +10,8 @@
 #include "absl/strings/str_cat.h"
 #include "tools/convert/onnx/model/constant.h"
 #include "tools/convert/onnx/model/functions.h"
-#include "tools/convert/onnx/model/rewrites.h"
 #include "tools/convert/onnx/model/types.h"
+#include "tools/convert/onnx/rewrites/rewrites.h"
 
 namespace ulfd::convert {
 namespace {

@@ -6,8 +6,8 @@
 
 #include "tools/convert/onnx/model/constant.h"
 #include "tools/convert/onnx/model/functions.h"
-#include "tools/convert/onnx/model/rewriter.h"
-#include "tools/convert/onnx/model/rewrites.h"
+#include "tools/convert/onnx/rewrites/rewriter.h"
+#include "tools/convert/onnx/rewrites/rewrites.h"
 
 namespace ulfd::convert {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tools/convert/onnx/model/pattern_reader.h"
+#include "tools/convert/onnx/rewrites/pattern_reader.h"
 
 #include <algorithm>
 

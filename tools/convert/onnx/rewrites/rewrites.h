@@ -1,8 +1,8 @@
 // Rewrites of an ONNX graph before it is converted: what exporters and optimisers write in ways of
 // their own, said by other operators.
 // SPDX-License-Identifier: Apache-2.0
-#ifndef ULFD_TOOLS_CONVERT_ONNX_MODEL_REWRITES_H_
-#define ULFD_TOOLS_CONVERT_ONNX_MODEL_REWRITES_H_
+#ifndef ULFD_TOOLS_CONVERT_ONNX_REWRITES_REWRITES_H_
+#define ULFD_TOOLS_CONVERT_ONNX_REWRITES_REWRITES_H_
 
 #include <cstdint>
 #include <string>
@@ -63,4 +63,4 @@ bool KeepAllRows(onnx::GraphProto& graph);
 
 }  // namespace ulfd::convert
 
-#endif  // ULFD_TOOLS_CONVERT_ONNX_MODEL_REWRITES_H_
+#endif  // ULFD_TOOLS_CONVERT_ONNX_REWRITES_REWRITES_H_

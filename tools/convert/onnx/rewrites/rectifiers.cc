@@ -12,9 +12,9 @@
 #include "absl/algorithm/container.h"
 #include "tools/convert/onnx/model/constant.h"
 #include "tools/convert/onnx/model/functions.h"
-#include "tools/convert/onnx/model/pattern_reader.h"
-#include "tools/convert/onnx/model/rewrites.h"
 #include "tools/convert/onnx/model/types.h"
+#include "tools/convert/onnx/rewrites/pattern_reader.h"
+#include "tools/convert/onnx/rewrites/rewrites.h"
 
 namespace ulfd::convert {
 namespace {

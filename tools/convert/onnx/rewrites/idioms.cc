@@ -9,8 +9,8 @@
 
 #include "absl/strings/str_split.h"
 #include "tools/convert/onnx/model/functions.h"
-#include "tools/convert/onnx/model/pattern_reader.h"
-#include "tools/convert/onnx/model/rewrites.h"
+#include "tools/convert/onnx/rewrites/pattern_reader.h"
+#include "tools/convert/onnx/rewrites/rewrites.h"
 
 namespace ulfd::convert {
 namespace {

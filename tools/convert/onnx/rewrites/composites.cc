@@ -1,0 +1,250 @@
+// Operators that are written by others: families of them in tables, and some of their own.
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "tools/convert/onnx/model/constant.h"
+#include "tools/convert/onnx/model/functions.h"
+#include "tools/convert/onnx/model/types.h"
+#include "tools/convert/onnx/rewrites/composite_writer.h"
+#include "tools/convert/onnx/rewrites/rewrites.h"
+
+namespace ulfd::convert {
+
+using Node = onnx::NodeProto;
+
+bool Has(const Node& node, int i) { return i < node.input_size() && !node.input(i).empty(); }
+
+bool EndsBefore(const Node& node, int i) {
+  for (; i < node.input_size(); ++i) {
+    if (Has(node, i)) return false;
+  }
+  return true;
+}
+
+namespace {
+
+bool Norm(CompositeWriter& w, const Node& node) {
+  const int64_t p = IntAttribute(node, "p", 2);
+  const char* const op = p == 1 ? "ReduceL1" : "ReduceL2";
+  const std::string& x = node.input(0);
+  w.AddNormal(node, x, w.Reduce(node, op, x, IntAttribute(node, "axis", -1)));
+  return p == 1 || p == 2;
+}
+
+// Of an axis, by a constant condition.
+bool Compress(CompositeWriter& w, const Node& node) {
+  const std::optional<std::vector<int64_t>> condition = w.Ints(node.input(1));
+  if (!condition.has_value() || FindAttribute(node, "axis") == nullptr) return false;
+  std::vector<int64_t> places;
+  for (size_t i = 0; i < condition->size(); ++i) {
+    if ((*condition)[i] != 0) places.push_back(static_cast<int64_t>(i));
+  }
+  SetInt(w.Add(node, "Gather", {node.input(0), w.Integers(node.output(0), places)}, node.output(0)),
+         "axis", IntAttribute(node, "axis", 0));
+  return true;
+}
+
+// A transposition, a sum or a diagonal of one tensor: times 1.
+bool SumOfOne(CompositeWriter& w, const Node& node) {
+  const std::string equation = StringAttribute(node, "equation", "");
+  const size_t arrow = equation.find("->");
+  if (node.input_size() != 1 || arrow == std::string::npos) return false;
+  char fresh = 'a';
+  while (fresh < 'z' && equation.find(fresh) != std::string::npos) ++fresh;
+  SetString(
+      w.Add(node, "Einsum", {node.input(0), w.Floats(node.output(0), {1})}, node.output(0)),
+      "equation",
+      absl::StrCat(equation.substr(0, arrow), ",", std::string(1, fresh), equation.substr(arrow)));
+  return equation.find(fresh) == std::string::npos;
+}
+
+// A Loop that takes a step of each scanned value in each pass.
+bool Scan(CompositeWriter& w, const Node& node) {
+  const onnx::AttributeProto* const body = FindAttribute(node, "body");
+  const int scanned = static_cast<int>(IntAttribute(node, "num_scan_inputs", 0));
+  const int states = node.input_size() - scanned;
+  const std::vector<int64_t> axes = IntsAttribute(node, "scan_input_axes");
+  for (const char* const name :
+       {"scan_input_directions", "scan_output_directions", "scan_output_axes"}) {
+    const std::vector<int64_t> others = IntsAttribute(node, name);
+    if (std::any_of(others.begin(), others.end(), [](int64_t value) { return value != 0; })) {
+      return false;
+    }
+  }
+  if (body == nullptr || scanned < 1 || states < 0 || w.opset() < 10 ||
+      body->g().input_size() != node.input_size() ||
+      (!axes.empty() && static_cast<int>(axes.size()) != scanned)) {
+    return false;
+  }
+  const auto axis_of = [&](int i) { return axes.empty() ? 0 : axes[static_cast<size_t>(i)]; };
+  if (std::any_of(axes.begin(), axes.end(), [](int64_t axis) { return axis < 0; })) return false;
+  const std::string on = w.Fresh(node.output(0)), pass = w.Fresh(on), still = w.Fresh(on);
+  SetInt(w.Add(node, "Cast", {w.Integers(on, {1})}, on), "to", onnx::TensorProto::BOOL);
+  const std::string passes = w.SizeOf(node, node.input(states), axis_of(0));
+  Node& loop = w.Add(node, "Loop", {passes, on}, node.output(0));
+  for (int i = 1; i < node.output_size(); ++i) loop.add_output(node.output(i));
+  onnx::AttributeProto& steps = *loop.add_attribute() = *body;
+  onnx::GraphProto& graph = *steps.mutable_g();
+  graph.clear_input();
+  graph.clear_node();
+  graph.clear_output();
+  graph.add_input()->set_name(pass);
+  graph.add_input()->set_name(still);
+  graph.add_output()->set_name(still);
+  for (int i = 0; i < node.input_size(); ++i) {
+    const onnx::ValueInfoProto& given = body->g().input(i);
+    if (i < states) {
+      loop.add_input(node.input(i));
+      *graph.add_input() = given;
+      continue;
+    }
+    Node& step =
+        AddNode("Gather", node.name(), {node.input(i), pass}, given.name(), *graph.mutable_node());
+    SetInt(step, "axis", axis_of(i - states));
+  }
+  graph.mutable_node()->MergeFrom(body->g().node());
+  graph.mutable_output()->MergeFrom(body->g().output());
+  return true;
+}
+
+bool Scatter(CompositeWriter& w, const Node& node) {
+  Node plain = node;
+  plain.set_op_type("ScatterElements");
+  w.Add(plain);
+  return true;
+}
+
+constexpr Composite kOthers[] = {
+    {"", "LpNormalization", 1, Norm}, {"", "Einsum", 1, SumOfOne},
+    {"", "Compress", 2, Compress},    {"", "Scan", 1, Scan},
+    {"", "Scatter", 3, Scatter},
+};
+
+}  // namespace
+
+CompositeWriter::CompositeWriter(onnx::GraphProto& graph, int64_t opset) : Rewriter(graph, opset) {
+  for (const onnx::ValueInfoProto& input : graph.input()) {
+    const onnx::TypeProto::Tensor& tensor = input.type().tensor_type();
+    if (tensor.has_shape()) ranks_[input.name()] = tensor.shape().dim_size();
+  }
+  for (const Node& node : graph.node()) {
+    read_.insert(node.input().begin(), node.input().end());
+    NoteRank(node);
+  }
+  for (const onnx::ValueInfoProto& output : graph.output()) read_.insert(output.name());
+}
+
+std::string CompositeWriter::Float(const Node& of, const std::string& x) {
+  const std::string out = Fresh(of.output(0));
+  SetInt(Add(of, "Cast", {x}, out), "to", onnx::TensorProto::FLOAT);
+  return out;
+}
+
+std::string CompositeWriter::Reduce(const Node& of, const char* op, const std::string& x,
+                                    int64_t axis) {
+  const std::string out = Fresh(of.output(0));
+  Node& node = Add(of, op, {x}, out);
+  SetInts(node, "axes", {axis});
+  SetInt(node, "keepdims", 1);
+  return out;
+}
+
+std::string CompositeWriter::Transposed(const Node& of, const std::string& x,
+                                        const std::vector<int64_t>& order) {
+  const std::string out = Fresh(of.output(0));
+  SetInts(Add(of, "Transpose", {x}, out), "perm", order);
+  return out;
+}
+
+void CompositeWriter::NoteRank(const Node& node) {
+  if (node.output_size() > 1 && node.op_type() == "EmbedLayerNormalization") {
+    ranks_[node.output(1)] = 1;
+    return;
+  }
+  const bool reduces = node.op_type() == "ReduceSum";
+  if (!reduces && !IsOneOf(node.op_type(), {"Cast", "Not", "Equal", "Greater"})) return;
+  if (node.input_size() == 0 || node.output_size() == 0) return;
+  const auto of = ranks_.find(node.input(0));
+  if (of == ranks_.end()) return;
+  if (reduces && of->second == 2 && IntAttribute(node, "keepdims", 1) == 0) {
+    ranks_[node.output(0)] = 1;
+  } else if (!reduces) {
+    ranks_[node.output(0)] = of->second;
+  }
+}
+
+bool CompositeWriter::OnlyFirst(const Node& node) const {
+  return std::none_of(node.output().begin() + 1, node.output().end(),
+                      [&](const std::string& name) { return read_.contains(name); });
+}
+
+int CompositeWriter::RankOf(const std::string& name) const {
+  const auto rank = ranks_.find(name);
+  return rank == ranks_.end() ? -1 : rank->second;
+}
+
+std::string CompositeWriter::SizeOf(const Node& of, const std::string& x, int64_t axis) {
+  const std::string size = Fresh(of.output(0));
+  AddSlice(of, Make(of, "Shape", {x}), 0, axis, axis + 1, size);
+  return size;
+}
+
+void CompositeWriter::AddNormal(const Node& node, const std::string& x, const std::string& size) {
+  const std::string some = Fresh(node.output(0));
+  SetInt(Add(node, "Cast", {size}, some), "to", onnx::TensorProto::BOOL);
+  Add(node, "Where", {some, Make(node, "Div", {x, size}), x}, node.output(0));
+}
+
+bool CompositeWriter::Replace(const Node& node) {
+  for (const absl::Span<const Composite> family :
+       {FusedComposites(), AttentionComposites(), QuantisedComposites(), ScikitLearnComposites(),
+        absl::Span<const Composite>(kOthers)}) {
+    for (const Composite& row : family) {
+      const bool domain =
+          node.domain() == row.domain || (*row.domain == '\0' && node.domain() == "ai.onnx");
+      if (!domain || node.op_type() != row.op) continue;
+      for (int i = 0; i < row.inputs; ++i) {
+        if (!Has(node, i)) return false;
+      }
+      return row.write(*this, node);
+    }
+  }
+  return false;
+}
+
+void WriteComposites(onnx::GraphProto& graph, int64_t opset) {
+  CompositeWriter(graph, opset).Run();
+}
+
+std::string WhyNot(const Node& node) {
+  const std::string& domain = node.domain();
+  if (node.op_type() == "DynamicQuantizeLinear") {
+    return "quantises by the largest value of the request's rows, so that an ad's score depends on "
+           "the others; convert the model as it was before it was quantised (precision: INT8 of "
+           "the manifest quantises it here)";
+  }
+  if (node.op_type() == "ZipMap") return "maps; export the model with the option zipmap: False";
+  if (domain.rfind(kMicrosoft, 0) == 0) {
+    return absl::StrCat("of ", domain, " with these inputs: an operator of ONNX Runtime's ",
+                        "optimiser; convert the model that it was made of");
+  }
+  if (node.op_type() == "TreeEnsembleRegressor" || node.op_type() == "TreeEnsembleClassifier") {
+    return "runtimes disagree on a regression's post_transform and on the label of two classes "
+           "that both have leaves; strings are no labels here, and trees are added or averaged";
+  }
+  if (domain == kMl) {
+    return absl::StrCat("no converter for this of ", domain,
+                        ": linear models (a regression without post_transform, on which "
+                        "runtimes disagree), scalers and encoders of integers are");
+  }
+  if (!domain.empty() && domain != "ai.onnx") {
+    return absl::StrCat("no converter for domain ", domain);
+  }
+  return "no converter for this type";
+}
+
+}  // namespace ulfd::convert

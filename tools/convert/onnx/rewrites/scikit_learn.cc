@@ -1,0 +1,234 @@
+// Operators of scikit-learn's exporters: linear models, trees, and what prepares their inputs.
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "tools/convert/onnx/model/constant.h"
+#include "tools/convert/onnx/model/functions.h"
+#include "tools/convert/onnx/model/types.h"
+#include "tools/convert/onnx/rewrites/composite_writer.h"
+
+namespace ulfd::convert {
+namespace {
+
+using Node = onnx::NodeProto;
+
+// Labels of a tree ensemble.
+int64_t ClassesOf(const Node& node) {
+  const onnx::AttributeProto* const names = FindAttribute(node, "classlabels_strings");
+  return names != nullptr && names->strings_size() > 0
+             ? names->strings_size()
+             : static_cast<int64_t>(IntsAttribute(node, "classlabels_int64s").size());
+}
+
+bool Scale(CompositeWriter& w, const Node& node) {
+  const std::vector<float> offset = FloatsAttribute(node, "offset"),
+                           scale = FloatsAttribute(node, "scale");
+  std::string x = w.Float(node, node.input(0));
+  if (!offset.empty()) x = w.Make(node, "Sub", {x, w.Floats(x, offset)});
+  if (!scale.empty()) x = w.Make(node, "Mul", {x, w.Floats(x, scale)});
+  w.Add(node, "Identity", {x}, node.output(0));
+  return true;
+}
+
+bool Normal(CompositeWriter& w, const Node& node) {
+  const std::string norm = StringAttribute(node, "norm", "MAX"), x = w.Float(node, node.input(0));
+  const char* const op = norm == "L1" ? "ReduceL1" : norm == "L2" ? "ReduceL2" : "ReduceMax";
+  w.AddNormal(node, x, w.Reduce(node, op, x, -1));
+  return true;
+}
+
+bool Impute(CompositeWriter& w, const Node& node) {
+  const std::vector<float> values = FloatsAttribute(node, "imputed_value_floats");
+  const std::string& x = node.input(0);
+  if (values.empty() || !IsPlainFloat(w.TypeOf(x))) return false;
+  const float missing = FloatAttribute(node, "replaced_value_float", 0);
+  const std::string is = std::isnan(missing) ? w.Make(node, "IsNaN", {x})
+                                             : w.Make(node, "Equal", {x, w.Number(x, missing)});
+  w.Add(node, "Where", {is, w.Floats(x, values), x}, node.output(0));
+  return true;
+}
+
+bool Binarize(CompositeWriter& w, const Node& node) {
+  const float threshold = FloatAttribute(node, "threshold", 0);
+  const std::string& x = node.input(0);
+  w.Add(node, "Identity", {w.Float(node, w.Make(node, "Greater", {x, w.Number(x, threshold)}))},
+        node.output(0));
+  return true;
+}
+
+bool JoinFeatures(CompositeWriter& w, const Node& node) {
+  std::vector<std::string> columns;
+  for (const std::string& input : node.input()) columns.push_back(w.Float(node, input));
+  SetInt(w.Add(node, "Concat", columns, node.output(0)), "axis", 1);
+  return true;
+}
+
+// Entries of a list, one for each row, as one row: labels of the best classes.
+bool PickLabels(CompositeWriter& w, const Node& node) {
+  const onnx::TensorProto& labels = *w.FindTensor(node.input(0));
+  if (labels.dims_size() != 1) return false;
+  const std::string places =
+      w.Make(node, "Reshape", {node.input(1), w.Integers(node.output(0), {-1})});
+  w.AddOnAxis(node, "Unsqueeze", w.Make(node, "Gather", {node.input(0), places}), 0,
+              node.output(0));
+  return true;
+}
+
+bool PickFeatures(CompositeWriter& w, const Node& node) {
+  if (w.FindTensor(node.input(0)) != nullptr) return PickLabels(w, node);
+  SetInt(w.Add(node, "Gather", {node.input(0), node.input(1)}, node.output(0)), "axis", -1);
+  return w.FindTensor(node.input(1)) != nullptr;
+}
+
+bool OneHotOf(CompositeWriter& w, const Node& node) {
+  const std::vector<int64_t> categories = IntsAttribute(node, "cats_int64s");
+  if (categories.empty() || IntAttribute(node, "zeros", 1) == 0) return false;
+  std::string wide = w.Fresh(node.output(0)), x = node.input(0);
+  w.AddOnAxis(node, "Unsqueeze", x, -1, wide);
+  const std::string same = w.Make(node, "Equal", {wide, w.Integers(wide, categories)});
+  w.Add(node, "Identity", {w.Float(node, same)}, node.output(0));
+  return true;
+}
+
+// x * coefficients + intercepts; empty: they do not fit.
+std::string Linear(CompositeWriter& w, const Node& node, int64_t outputs) {
+  const std::vector<float> weights = FloatsAttribute(node, "coefficients");
+  const std::vector<float> bias = FloatsAttribute(node, "intercepts");
+  const auto count = static_cast<int64_t>(weights.size());
+  if (outputs < 1 || count == 0 || count % outputs != 0 ||
+      (!bias.empty() && static_cast<int64_t>(bias.size()) != outputs)) {
+    return "";
+  }
+  const std::string x = w.Float(node, node.input(0));
+  const std::string rows =
+      w.Make(node, "Reshape", {w.Floats(x, weights), w.Integers(x, {outputs, count / outputs})});
+  const std::string product = w.Make(node, "MatMul", {x, w.Transposed(node, rows, {1, 0})});
+  return bias.empty() ? product : w.Make(node, "Add", {product, w.Floats(x, bias)});
+}
+
+bool AddTransformed(CompositeWriter& w, const Node& node, const std::string& scores,
+                    const std::string& out) {
+  const std::string how = StringAttribute(node, "post_transform", "NONE");
+  if (how == "NONE") w.Add(node, "Identity", {scores}, out);
+  if (how == "LOGISTIC") w.Add(node, "Sigmoid", {scores}, out);
+  if (how == "SOFTMAX") SetInt(w.Add(node, "Softmax", {scores}, out), "axis", -1);
+  return how == "NONE" || how == "LOGISTIC" || how == "SOFTMAX";
+}
+
+// Runtimes disagree on what else becomes of a regression's sums.
+bool AddRegression(CompositeWriter& w, const Node& node, const std::string& scores) {
+  if (scores.empty() || StringAttribute(node, "post_transform", "NONE") != "NONE") return false;
+  w.Add(node, "Identity", {scores}, node.output(0));
+  return true;
+}
+
+bool LinearRegressor(CompositeWriter& w, const Node& node) {
+  return AddRegression(w, node, Linear(w, node, IntAttribute(node, "targets", 1)));
+}
+
+void AddLabels(CompositeWriter& w, const Node& node, const std::string& scores,
+               const std::vector<int64_t>& labels) {
+  if (labels.empty()) return;
+  const std::string best = w.Fresh(node.output(0));
+  Node& most = w.Add(node, "ArgMax", {scores}, best);
+  SetInt(most, "axis", 1);
+  SetInt(most, "keepdims", 0);
+  w.Add(node, "Gather", {w.Integers(best, labels), best}, node.output(0));
+}
+
+bool LinearClassifier(CompositeWriter& w, const Node& node) {
+  const std::vector<int64_t> labels = IntsAttribute(node, "classlabels_ints");
+  const onnx::AttributeProto* const names = FindAttribute(node, "classlabels_strings");
+  const int64_t classes = names != nullptr && labels.empty() ? names->strings_size()
+                                                             : static_cast<int64_t>(labels.size());
+  const std::string scores = Linear(w, node, classes);
+  if (scores.empty() || (labels.empty() && w.IsRead(node.output(0)))) return false;
+  AddLabels(w, node, scores, labels);
+  return node.output_size() < 2 || AddTransformed(w, node, scores, node.output(1));
+}
+
+// The sums of the leaves that a row reaches, as a regression (without a domain) that transforms
+// nothing; empty: of other sums.
+std::string Leaves(CompositeWriter& w, const Node& node, const std::string& kind, int64_t outputs) {
+  const std::string how = StringAttribute(node, "aggregate_function", "SUM");
+  if (how != "SUM" && how != "AVERAGE") return "";
+  const std::string x = w.Float(node, node.input(0)), sums = w.Fresh(node.output(0));
+  Node& plain = w.Add(node, "TreeEnsembleRegressor", {x}, sums);
+  for (const onnx::AttributeProto& attribute : node.attribute()) {
+    const std::string& name = attribute.name();
+    const bool of_leaves = absl::StartsWith(name, absl::StrCat(kind, "_"));
+    if (!of_leaves && !absl::StartsWith(name, "nodes_") && name != "base_values" &&
+        name != "aggregate_function") {
+      continue;
+    }
+    onnx::AttributeProto& own = *plain.add_attribute() = attribute;
+    if (of_leaves) own.set_name(absl::StrCat("target", name.substr(kind.size())));
+  }
+  SetInt(plain, "n_targets", outputs);
+  return sums;
+}
+
+bool TreeRegressor(CompositeWriter& w, const Node& node) {
+  return AddRegression(w, node, Leaves(w, node, "target", IntAttribute(node, "n_targets", 1)));
+}
+
+// Of two classes the leaves tell one: LightGBM's and XGBoost's logistic trees.
+bool BinaryTrees(CompositeWriter& w, const Node& node, const std::vector<int64_t>& labels) {
+  const std::string score = Leaves(w, node, "class", 1);
+  const std::vector<float> weights = FloatsAttribute(node, "class_weights");
+  if (score.empty()) return false;
+  const std::string how = StringAttribute(node, "post_transform", "NONE");
+  const bool positive =
+      std::all_of(weights.begin(), weights.end(), [](float weight) { return weight >= 0; });
+  // Probabilities are of leaves that hold shares of the examples.
+  if (how != "LOGISTIC" && (how != "NONE" || !positive)) return false;
+  if (how == "LOGISTIC" && positive) return false;
+  const std::string other =
+      positive ? w.Make(node, "Sub", {w.Number(score, 1), score}) : w.Make(node, "Neg", {score});
+  const std::string both = w.Fresh(score);
+  SetInt(w.Add(node, "Concat", {other, score}, both), "axis", 1);
+  AddLabels(w, node, both, labels);
+  return node.output_size() < 2 || AddTransformed(w, node, both, node.output(1));
+}
+
+bool TreeClassifier(CompositeWriter& w, const Node& node) {
+  const std::vector<int64_t> labels = IntsAttribute(node, "classlabels_int64s");
+  const std::vector<int64_t> ids = IntsAttribute(node, "class_ids");
+  const int64_t classes = ClassesOf(node);
+  const bool labelled = w.IsRead(node.output(0));
+  if (ids.empty() || (labels.empty() && labelled)) return false;
+  const bool binary = classes == 2;
+  if (binary && std::all_of(ids.begin(), ids.end(), [](int64_t id) { return id == 0; })) {
+    return BinaryTrees(w, node, labels);
+  }
+  // Of two classes runtimes disagree on the label.
+  const std::string scores = binary && labelled ? "" : Leaves(w, node, "class", classes);
+  if (scores.empty()) return false;
+  AddLabels(w, node, scores, labels);
+  return node.output_size() < 2 || AddTransformed(w, node, scores, node.output(1));
+}
+
+constexpr Composite kRows[] = {
+    {kMl, "Scaler", 1, Scale},
+    {kMl, "Normalizer", 1, Normal},
+    {kMl, "Imputer", 1, Impute},
+    {kMl, "Binarizer", 1, Binarize},
+    {kMl, "FeatureVectorizer", 1, JoinFeatures},
+    {kMl, "ArrayFeatureExtractor", 2, PickFeatures},
+    {kMl, "OneHotEncoder", 1, OneHotOf},
+    {kMl, "LinearRegressor", 1, LinearRegressor},
+    {kMl, "LinearClassifier", 1, LinearClassifier},
+    {kMl, "TreeEnsembleRegressor", 1, TreeRegressor},
+    {kMl, "TreeEnsembleClassifier", 1, TreeClassifier},
+};
+
+}  // namespace
+
+absl::Span<const Composite> ScikitLearnComposites() { return kRows; }
+
+}  // namespace ulfd::convert
