@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 """Writes the files of tests/data/layers for the layers of images and detection heads, expression_layer, top_k_layer,
-take_layer and trees_layer.
+take_layer, trees_layer and layer_norm_layer.
 
   make_image_cases.py --out tests/data/layers
 
@@ -742,6 +742,44 @@ def top_k(c):
     c.bad('top_k_rejects_int32', t, [np.ones((2, 3), np.int32)], 'input 0: int32, want float32', source=FRAMEWORK, tops=2)
 
 
+def layer_norm(c):
+    t = 'layer_norm_layer'
+
+    def case(name, x, eps=1e-5, centred=True, weights=0):
+        x64 = t64(x)
+        n = x.shape[-1]
+        scale, shift = c.f(n), c.f(n)
+        mean = x64.mean(-1, keepdim=True) if centred else 0
+        y = (x64 - mean) / ((x64 - mean).square().mean(-1, keepdim=True) + float(np.float32(eps))).sqrt()
+        if weights > 0:
+            y = y * t64(scale)
+        if weights > 1:
+            y = y + t64(shift)
+        c.good('layer_norm_' + name, t, [x], y.numpy(),
+               'layer_norm_param { eps: %g%s }' % (eps, '' if centred else ' centred: false'),
+               weights=[scale, shift][:weights])
+
+    for n in ROWS:
+        case('rows_%d' % n, c.f(n, 7), weights=2)
+        case('steps_%d' % n, c.f(n, 3, 16), weights=2)
+    case('plain', c.f(3, 2, 20))
+    case('scale_alone', c.f(3, 5), weights=1)
+    case('rms', c.f(3, 4, 9), 1e-6, False, 1)
+    case('four_dimensions', c.f(2, 3, 2, 5), 1e-3, weights=2)
+    case('equal_values', np.full((2, 6), 3, np.float32), 1e-3)
+    case('far_from_0', c.f(3, 8) + np.float32(1000), 1e-5)
+    case('zero_rows', c.f(0, 4), weights=2)
+    for name, x, param, weights, error in [
+            ('a_negative_eps', c.f(2, 3), 'eps: -1', 0, 'layer_norm_param.eps: -1, want 0 or more'),
+            ('one_dimension', c.f(3), 'eps: 1', 0, 'input 0: shape [3], want rank 2 or more'),
+            ('another_width', c.f(2, 3), 'eps: 1', [c.f(4)],
+             'input 0: shape [2, 3], want a last dimension of 4 (the size of weight 0)'),
+            ('another_shift', c.f(2, 3), 'eps: 1', [c.f(3), c.f(2)], 'weight 1: shape [2], want 3 values, as weight 0'),
+            ('int32', np.ones((2, 3), np.int32), 'eps: 1', 0, 'input 0: int32, want float32')]:
+        c.bad('layer_norm_rejects_' + name, t, [x], error, 'layer_norm_param { %s }' % param,
+              source=FRAMEWORK, weights=weights or ())
+
+
 def take(c):
     t = 'take_layer'
 
@@ -898,7 +936,8 @@ def main():
     np.seterr(all='ignore')
     c = Cases(None)
     for family in (conv, pooling, transpose, reverse, reorg, shuffle, upsample, normalize, yolo, prior_box, roi_align,
-                   spatial_transformer, expression, top_k, take, conv_of_whole_rows, trees):
+                   spatial_transformer, expression, top_k, take, conv_of_whole_rows, trees,
+                   layer_norm):
         family(c)
     for layer_type, text in c.files.items():
         with open(os.path.join(a.out, layer_type + '.textproto'), 'w') as f:

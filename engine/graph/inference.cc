@@ -121,6 +121,7 @@ class WidthsBackwards {
       case Op::kBatchNorm:
       case Op::kDice:
       case Op::kSoftmax:
+      case Op::kLayerNorm:
       case Op::kAdd:
       case Op::kSubtract:
       case Op::kMultiply:

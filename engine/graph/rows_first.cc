@@ -224,6 +224,8 @@ class Rewriter {
         return Transpose(node, semantics.perm);
       case Op::kFullyConnected:
         return semantics.bias_rows <= 1 && LastAxis(node, in[in.rank() - 1]);
+      case Op::kLayerNorm:
+        return LastAxis(node, in[in.rank() - 1]);
       case Op::kPrelu:
       case Op::kBatchNorm:
       case Op::kDice:

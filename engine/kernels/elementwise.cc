@@ -36,6 +36,10 @@ void Softmax(const float* x, float* y, int64_t outer, int64_t count, int64_t inn
   KernelsOf(isa).softmax(x, y, outer, count, inner);
 }
 
+void LayerNorm(const RowNorm& norm, const float* x, float* y, int64_t rows, int64_t n, Isa isa) {
+  KernelsOf(isa).layer_norm(norm, x, y, rows, n);
+}
+
 void WeightedSum(const float* w, const float* v, int64_t stride, int64_t count, int64_t n, float* y,
                  Isa isa) {
   KernelsOf(isa).weighted_sum(w, v, stride, count, n, y);

@@ -9,6 +9,7 @@
 #include <cstdint>
 
 #include "engine/kernels/isa.h"
+#include "engine/kernels/row_args.h"
 #include "engine/kernels/types.h"
 
 namespace ulfd::engine {
@@ -39,6 +40,11 @@ void WhereRows(const Strided& condition, const Strided& a, const Strided& b, flo
 // subtracted first; weights that underflow are exactly 0.  y may be x.
 void Softmax(const float* x, float* y, int64_t outer, int64_t count, int64_t inner,
              Isa isa = ActiveIsa());
+
+// y = (x - mean) / sqrt(mean of (x - mean)^2 + eps) * scale + shift for rows of n values, each with
+// its own mean, which is 0 if not `centred`.  y may be x.
+void LayerNorm(const RowNorm& norm, const float* x, float* y, int64_t rows, int64_t n,
+               Isa isa = ActiveIsa());
 
 // y[e] = sum of w[t] * v[t * stride + e] over t < count, for e < n.
 void WeightedSum(const float* w, const float* v, int64_t stride, int64_t count, int64_t n, float* y,

@@ -266,6 +266,73 @@ void Softmax(const float* x, float* y, int64_t outer, int64_t count, int64_t inn
   }
 }
 
+// ------------------------------------------------------------------------------------ layer norms
+
+template <int kRows>
+[[gnu::always_inline]] inline void MeansOf(const Vec* sums, int64_t n, float* means) {
+  if constexpr (kRows == 4) {
+    Vec::Sum4(sums[0], sums[1], sums[2], sums[3], means);
+  } else {
+    for (int r = 0; r < kRows; ++r) means[r] = SumOf(sums[r]);
+  }
+  for (int r = 0; r < kRows; ++r) means[r] /= static_cast<float>(n);
+}
+
+// Rows side by side.  The mean is rounded; what is left of it in the differences is subtracted,
+// too.
+template <int kRows>
+void LayerNormRows(const RowNorm& norm, const float* x, float* y, int64_t n) {
+  constexpr float kOnes[16] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
+  const int64_t full = n / Vec::kLanes * Vec::kLanes;
+  const Vec::Mask mask = Vec::MaskOf(n - full);
+  const Vec inside = Vec::LoadMasked(kOnes, mask);
+  const auto load = [&](int r, int64_t i) {
+    return i < full ? Vec::Load(x + r * n + i) : Vec::LoadMasked(x + r * n + i, mask);
+  };
+  float means[kRows] = {}, variances[kRows], rests[kRows] = {};
+  Vec sums[kRows], squares[kRows];
+  if (norm.centred) {
+    for (int r = 0; r < kRows; ++r) sums[r] = Vec::Zero();
+    for (int64_t i = 0; i < n; i += Vec::kLanes) {
+      for (int r = 0; r < kRows; ++r) sums[r] = sums[r] + load(r, i);
+    }
+    MeansOf<kRows>(sums, n, means);
+  }
+  for (int r = 0; r < kRows; ++r) sums[r] = squares[r] = Vec::Zero();
+  for (int64_t i = 0; i < n; i += Vec::kLanes) {
+    for (int r = 0; r < kRows; ++r) {
+      Vec away = load(r, i) - Vec::Set(means[r]);
+      if (i == full) away = away * inside;
+      squares[r] = Vec::Fma(away, away, squares[r]);
+      sums[r] = sums[r] + away;
+    }
+  }
+  MeansOf<kRows>(squares, n, variances);
+  if (norm.centred) MeansOf<kRows>(sums, n, rests);
+  for (int r = 0; r < kRows; ++r) {
+    const float variance = variances[r] - rests[r] * rests[r];
+    variances[r] = 1.0f / __builtin_sqrtf(variance + norm.eps);
+  }
+  for (int64_t i = 0; i < n; i += Vec::kLanes) {
+    Vec scale = Vec::Set(1.0f), shift = Vec::Zero();
+    if (norm.scale != nullptr) {
+      scale = i < full ? Vec::Load(norm.scale + i) : Vec::LoadMasked(norm.scale + i, mask);
+      shift = i < full ? Vec::Load(norm.shift + i) : Vec::LoadMasked(norm.shift + i, mask);
+    }
+    for (int r = 0; r < kRows; ++r) {
+      const Vec away = load(r, i) - Vec::Set(means[r]) - Vec::Set(rests[r]);
+      const Vec out = Vec::Fma(away * Vec::Set(variances[r]), scale, shift);
+      i < full ? out.Store(y + r * n + i) : out.StoreMasked(y + r * n + i, mask);
+    }
+  }
+}
+
+void LayerNorm(const RowNorm& norm, const float* x, float* y, int64_t rows, int64_t n) {
+  int64_t r = 0;
+  for (; r + 4 <= rows; r += 4) LayerNormRows<4>(norm, x + r * n, y + r * n, n);
+  for (; r < rows; ++r) LayerNormRows<1>(norm, x + r * n, y + r * n, n);
+}
+
 // ------------------------------------------------------------------------------------------ sums
 
 // kVecs vectors of columns, two chains each.

@@ -14,6 +14,7 @@
 
 #include <cstdint>
 
+#include "engine/kernels/row_args.h"
 #include "engine/kernels/types.h"
 
 namespace ulfd::engine {
@@ -48,6 +49,7 @@ struct KernelTable {
   void (*where)(const Strided& condition, const Strided& a, const Strided& b, float* y,
                 int64_t rows, int64_t n);
   void (*softmax)(const float* x, float* y, int64_t outer, int64_t count, int64_t inner);
+  void (*layer_norm)(const RowNorm& norm, const float* x, float* y, int64_t rows, int64_t n);
   // y[e] = sum over t of w[t] * v[t * stride + e].
   void (*weighted_sum)(const float* w, const float* v, int64_t stride, int64_t count, int64_t n,
                        float* y);

@@ -29,6 +29,7 @@ constexpr KernelTable kTable = {
     .binary = &Binary,
     .where = &Where,
     .softmax = &Softmax,
+    .layer_norm = &LayerNorm,
     .weighted_sum = &WeightedSum,
     .scale_rows = &ScaleRows,
     .dot = &Dot,

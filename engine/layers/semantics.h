@@ -54,6 +54,7 @@ struct Semantics {
     kBatchNorm,  // params: beta, gamma, mean, var; eps.
     kDice,       // params: gamma, mean, var; eps.
     kSoftmax,    // axis.
+    kLayerNorm,  // Over the last dimension.
     kConcat,     // axis.
     kReshape,
     kSlice,      // pieces, put together along axis; side by side, if `contiguous`.

@@ -215,6 +215,7 @@ std::map<std::string, Build> Cases() {
   cases["prelu_layer"] = OneInput("prelu_layer", "", 1);
   cases["dice_layer"] = OneInput("dice_layer", "dice_param { eps: 1e-8 }", 3);
   cases["bn_layer"] = OneInput("bn_layer", "bn_param { eps: 0.001 }", 4);
+  cases["layer_norm_layer"] = OneInput("layer_norm_layer", "", 2);
   AddMatrixCases(cases);
   AddShapeCases(cases);
   AddChoiceCases(cases);

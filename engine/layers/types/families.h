@@ -22,7 +22,7 @@ absl::Span<const LayerType> ConvolutionLayers();  // convolution.cc: convolution
 absl::Span<const LayerType> PoolingLayers();      // image_pooling.cc: max_pooling
 absl::Span<const LayerType> RearrangeLayers();    // rearrange.cc: transpose reverse reorg shuffle
 absl::Span<const LayerType> UpsampleLayers();     // upsample.cc: upsample
-absl::Span<const LayerType> NormalizeLayers();    // normalize.cc: normalize
+absl::Span<const LayerType> NormalizeLayers();    // normalize.cc: layer_norm normalize
 absl::Span<const LayerType> DetectionLayers();    // detection.cc: yolo prior_box
 absl::Span<const LayerType> ChoiceLayers();       // choice.cc: top_k take
 absl::Span<const LayerType> SamplingLayers();     // sampling.cc: roi_align spatial_transformer

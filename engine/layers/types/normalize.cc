@@ -1,4 +1,4 @@
-// Rows or places divided by their norm: normalize (SSD).
+// Rows or places divided by their norm: normalize (SSD), layer_norm.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <cmath>
@@ -9,7 +9,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "engine/kernels/elementwise.h"
 #include "engine/layers/checks.h"
+#include "engine/layers/common/function_kernel.h"
 #include "engine/layers/common/multiversion.h"
 #include "engine/layers/types/families.h"
 
@@ -140,7 +142,91 @@ class Normalize final : public Layer {
   const NormalizeOptions options_;
 };
 
+// ------------------------------------------------------------------------------------- layer_norm
+
+struct LayerNormOptions {
+  bool centred = true;
+  float eps = 0;
+  std::vector<float> scale, shift;  // Of one size; empty: neither.
+};
+
+class LayerNorm final : public Layer {
+ public:
+  static absl::StatusOr<std::unique_ptr<Layer>> Parse(const ParseContext& ctx) {
+    const ulf::LayerNormParameter& p = ctx.param.layer_norm_param();
+    if (!(p.eps() >= 0)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("layer_norm_param.eps: ", p.eps(), ", want 0 or more"));
+    }
+    LayerNormOptions options{.centred = p.centred(), .eps = p.eps()};
+    if (!ctx.weights.empty()) {
+      const absl::Span<const float> scale = ctx.weights[0].data;
+      if (scale.empty()) return BadWeight(ctx.weights, 0, "a value for each of the last dimension");
+      options.scale.assign(scale.begin(), scale.end());
+      options.shift.resize(scale.size());
+    }
+    if (ctx.weights.size() > 1) {
+      const absl::Span<const float> shift = ctx.weights[1].data;
+      if (shift.size() != options.scale.size()) {
+        return BadWeight(ctx.weights, 1,
+                         absl::StrCat(options.scale.size(), " values, as weight 0"));
+      }
+      options.shift.assign(shift.begin(), shift.end());
+    }
+    return std::unique_ptr<Layer>(new LayerNorm(std::move(options)));
+  }
+  absl::StatusOr<TensorSpecs> Infer(absl::Span<const TensorSpec> in) const override {
+    RETURN_IF_ERROR(WantFloat32(in));
+    RETURN_IF_ERROR(WantRank(in, 0, 2, 8));
+    const auto n = static_cast<int64_t>(options_->scale.size());
+    if (n > 0 && !CouldBeEqual(in[0].shape[in[0].shape.rank() - 1], Dim::Of(n))) {
+      return BadInput(0, in[0], absl::StrCat("a last dimension of ", n, " (the size of weight 0)"));
+    }
+    return TensorSpecs{in[0]};
+  }
+  Semantics semantics() const override { return {.op = Semantics::Op::kLayerNorm}; }
+  absl::StatusOr<std::unique_ptr<Kernel>> Prepare(absl::Span<const TensorSpec>) const override {
+    return MakeKernel([options = options_](RunContext& ctx) {
+      const Tensor& x = ctx.in[0];
+      RowNorm norm{.eps = options->eps, .centred = options->centred};
+      if (!options->scale.empty()) {
+        norm.scale = options->scale.data();
+        norm.shift = options->shift.data();
+      }
+      const int64_t n = x.dims.back();
+      if (n > 0) engine::LayerNorm(norm, x.f32(), ctx.out[0].f32(), x.elements() / n, n);
+    });
+  }
+  double Flops(absl::Span<const TensorSpec> in, absl::Span<const TensorSpec> out) const override {
+    return 7 * Layer::Flops(in, out);  // Two sums, a difference, a square, a product and an affine.
+  }
+  std::string Describe() const override {
+    return absl::StrCat("eps=", options_->eps, " centred=", options_->centred ? "true" : "false",
+                        options_->scale.empty()
+                            ? ""
+                            : absl::StrCat(" scale and shift of ", options_->scale.size()));
+  }
+
+ private:
+  explicit LayerNorm(LayerNormOptions options)
+      : options_(std::make_shared<const LayerNormOptions>(std::move(options))) {}
+  const std::shared_ptr<const LayerNormOptions> options_;
+};
+
 constexpr LayerType kTypes[] = {
+    {.name = "layer_norm_layer",
+     .summary = "(x - mean) / sqrt(var + eps) * scale + shift, over the last dimension",
+     .weights = {0, 2},
+     .param_field = ulf::LayerParameter::kLayerNormParamFieldNumber,
+     .parse = &LayerNorm::Parse,
+     .doc = {.formula = "y = (x - mean) / sqrt(mean of (x - mean)^2 + eps) * scale + shift, each "
+                        "row of the last dimension with its own mean; centred: false: a mean of 0",
+             .inputs = "x float32, rank 2 or more",
+             .weights = "scale [n]; optional\nshift [n]; optional",
+             .source = "arXiv:1607.06450; arXiv:1910.07467 (RMS norm)",
+             .example_inputs = "x:4",
+             .example_weights = "4;4",
+             .example_param = "layer_norm_param { eps: 1e-5 }"}},
     {.name = "normalize_layer",
      .summary = "x / sqrt(sum of x^2 + eps) * scale, per place or per row",
      .weights = {0, 1},

@@ -237,6 +237,34 @@ TEST_P(ElementwiseTest, SoftmaxOfWhatIsMaskedAndOfWhatIsNotFinite) {
   }
 }
 
+TEST_P(ElementwiseTest, LayerNorms) {
+  const int64_t rows = 3;
+  for (const int64_t n : {1, 2, 7, 8, 16, 19, 64, 100}) {
+    for (const bool centred : {true, false}) {
+      for (const bool weighted : {true, false}) {
+        for (const bool in_place : {false, true}) {
+          const GuardedFloats x(rows * n, 1, -3, 5), scale(n, 2), shift(n, 3);
+          GuardedFloats y(x.size());
+          for (int64_t i = 0; i < x.size(); ++i) y[i] = x[i];
+          const RowNorm norm = {1e-5f, centred, weighted ? scale.data() : nullptr,
+                                weighted ? shift.data() : nullptr};
+          engine::LayerNorm(norm, in_place ? y.data() : x.data(), y.data(), rows, n, GetParam());
+          for (int64_t i = 0; i < x.size(); ++i) {
+            double mean = 0, squares = 0;
+            const int64_t first = i / n * n;
+            for (int64_t j = first; centred && j < first + n; ++j) mean += x[j] / double(n);
+            for (int64_t j = first; j < first + n; ++j) squares += (x[j] - mean) * (x[j] - mean);
+            double want = (x[i] - mean) / std::sqrt(squares / static_cast<double>(n) + 1e-5f);
+            if (weighted) want = want * scale[i % n] + shift[i % n];
+            // Of one value the rounded mean may be off by its last bit, times 300.
+            ASSERT_NEAR(y[i], want, 2e-6 * std::max(1.0, std::abs(want))) << n << " " << i;
+          }
+        }
+      }
+    }
+  }
+}
+
 TEST_P(ElementwiseTest, Sums) {
   for (const int64_t count : {0, 1, 2, 7, 50}) {
     for (const int64_t n : {1, 7, 8, 36, 64, 67}) {

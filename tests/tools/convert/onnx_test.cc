@@ -174,7 +174,7 @@ TEST_F(OnnxTest, EveryOperatorHasACase) {
       "Tile CumSum Pad Trilu ArgMax ArgMin Hardmax TopK OneHot GatherElements NonZero "
       "GatherND LSTM RNN IsInf Atan Asin Acos NegativeLogLikelihoodLoss "
       "SoftmaxCrossEntropyLoss Tan Resize Upsample ConvTranspose DepthToSpace SpaceToDepth LRN "
-      "MeanVarianceNormalization ScatterElements TreeEnsembleRegressor WhereRows";
+      "MeanVarianceNormalization ScatterElements TreeEnsembleRegressor WhereRows RMSNormalization";
   for (const absl::string_view op : absl::StrSplit(kElsewhere, ' ')) {
     used.emplace(op);
   }

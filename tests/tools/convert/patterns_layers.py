@@ -389,6 +389,26 @@ def normalised_constants(g):
     g.output(g.binary("Mul", x, normal))
 
 
+def layer_norms_of_any_axes(g):
+    """Over several axes, of rows behind steps, and with a scale that is computed."""
+    g.opset = 17
+    x = g.input("x", g.random.randn(ADS, 3, 4).astype(np.float32))
+    turned = g.node("Transpose", [x], x.array.transpose(1, 0, 2), perm=[1, 0, 2])
+    for of, first in ((x, 1), (x, 2), (turned, 2)):
+        axes = tuple(range(first, 3))
+        a = of.array.astype(float)
+        a = (a - a.mean(axes, keepdims=True)) / np.sqrt(a.var(axes, keepdims=True) + 0.25)
+        own = g.node("ReduceMax", [of], of.array.max(axes, keepdims=True), axes=list(axes))
+        scale, bias = (g.constant(g.random.randn(*a.shape[first:]).astype(np.float32))
+                       for _ in range(2))
+        one = g.constant(np.ones(a.shape[first:], np.float32))
+        normal = g.node("LayerNormalization", [of, scale, bias], a * scale.array + bias.array,
+                        axis=first, epsilon=0.25)
+        g.output(normal)
+        plain = g.node("LayerNormalization", [of, one], a, axis=first - 3, epsilon=0.25)
+        g.output(g.binary("Add", g.binary("Mul", plain, own), of))
+
+
 def attention_of_today(g):
     """Scaled dot products as the exporter of today takes them apart: sizes by Shape, CastLike."""
     g.opset = 18
@@ -584,7 +604,7 @@ def dropout_on(g):
 
 PATTERNS = [gates_of_steps, convolutions_of_steps, convolutions_of_single_rows, convolutions_of_whole_rows,
             convolutions_of_patches, constants_of_all_types, computed_bias, dropout_off, causal_convolution, parts_without_anything, sequences,
-            chunks, normalised_constants, tangent,
+            chunks, normalised_constants, layer_norms_of_any_axes, tangent,
             attention_of_today, groups_normalised, einsum_with_diagonals, arithmetic_of_constants,
             branch_by_shape, einsum_of_one, einsum_of_three, einsum_with_constants,
             einsum_of_any_rank, sines_of_large_numbers,

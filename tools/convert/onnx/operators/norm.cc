@@ -1,7 +1,11 @@
 // ONNX's operators along an axis: Softmax, sums and means, BatchNormalization.
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <cstdint>
+#include <optional>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
@@ -230,11 +234,14 @@ absl::Status ReduceLogSumExp(OnnxNode& node) {
   return absl::OkStatus();
 }
 
+bool IsCentred(const OnnxNode& node) { return node.node.op_type() != "RMSNormalization"; }
+
 struct Normal {
   std::string centred, mean, factor;  // The last two with dimensions of 1 for the axes.
 };
 
-// (x - mean) * factor; `deviation`: its formula, of the variance.
+// (x - mean) * factor; `deviation`: its formula, of the variance.  Root mean squares: of a mean of
+// 0.
 absl::StatusOr<Normal> NormalOf(OnnxNode& node, const OnnxValue& x, const std::vector<int>& axes,
                                 absl::string_view deviation) {
   NoteRows(node, x.dims, axes);
@@ -244,10 +251,13 @@ absl::StatusOr<Normal> NormalOf(OnnxNode& node, const OnnxValue& x, const std::v
     ASSIGN_OR_RETURN(const std::string mean, MeanAlong(node, of, x.dims, axes, name, name));
     return node.graph.Plain(Reduced(node, mean, x.dims, axes));
   };
-  Normal normal{.centred = node.Scratch("centred")};
-  ASSIGN_OR_RETURN(normal.mean, mean_of(in, "mean"));
-  RETURN_IF_ERROR(
-      AddPlain(node.builder(), "sub_layer", normal.centred, {in, normal.mean}, normal.centred));
+  Normal normal{.centred = in};
+  if (IsCentred(node)) {
+    normal.centred = node.Scratch("centred");
+    ASSIGN_OR_RETURN(normal.mean, mean_of(in, "mean"));
+    RETURN_IF_ERROR(
+        AddPlain(node.builder(), "sub_layer", normal.centred, {in, normal.mean}, normal.centred));
+  }
   ASSIGN_OR_RETURN(const std::string squares, Squared(node, normal.centred));
   ASSIGN_OR_RETURN(const std::string variance, mean_of(squares, "variance"));
   // By itself: a root and a division for each element would take longer than all else.
@@ -262,34 +272,105 @@ std::vector<int> AxesFrom(int first, int rank) {
   return axes;
 }
 
+float EpsilonOf(const OnnxNode& node) { return FloatAttribute(node.node, "epsilon", 1e-5f); }
 std::string DeviationOf(const OnnxNode& node) {
-  return absl::StrCat("sqrt(@0 + ", Number(FloatAttribute(node.node, "epsilon", 1e-5f)), ")");
+  return absl::StrCat("sqrt(@0 + ", Number(EpsilonOf(node)), ")");
+}
+
+// Of a layer_norm_layer over all dimensions from one on, which are numbers.
+struct RowNorm {
+  int first = 0;
+  int64_t n = 1;
+  std::vector<ulf::BlobData> weights;
+  bool weighted = true;  // What the node multiplies with and adds is in `weights`.
+};
+// Nothing: rows of the request are among them, or the mean or the deviation is read.
+absl::StatusOr<std::optional<RowNorm>> RowNormOf(const OnnxNode& node, const OnnxValue& x,
+                                                 int first) {
+  RowNorm norm{.first = first};
+  for (int axis = first; axis < x.rank(); ++axis) {
+    if (first == 0 || !x.dims[axis].IsConst()) return std::nullopt;
+    norm.n *= x.dims[axis].value();
+  }
+  for (int i = 1; i < node.node.output_size(); ++i) {
+    if (node.uses.contains(node.node.output(i))) return std::nullopt;
+  }
+  for (int i = 1; i < 3 && node.Has(i); ++i) {
+    const Constant* const parameter = node.constant(i);
+    const int64_t count = parameter == nullptr ? 0 : parameter->elements();
+    if (count != norm.n && count != 1) {
+      norm.weighted = false;
+      norm.weights.clear();
+      break;
+    }
+    ASSIGN_OR_RETURN(std::vector<float> values, parameter->ToFloats());
+    if (count == 1) values.resize(static_cast<size_t>(norm.n), values[0]);
+    norm.weights.push_back(MakeBlob({norm.n}, values));
+  }
+  return norm;
+}
+
+// The layer's output, whose last dimension is all that is normalised.
+absl::StatusOr<OnnxValue> AddRowNorm(OnnxNode& node, OnnxValue x, RowNorm norm) {
+  const bool whole = norm.weighted && norm.first + 1 == x.rank();
+  const std::string name = whole ? node.name : node.Scratch("rows");
+  const std::string top = whole ? node.Top() : name;
+  if (norm.first + 1 < x.rank()) {
+    Dims dims(x.dims.begin(), x.dims.begin() + norm.first);
+    dims.push_back(Dim::Of(norm.n));
+    ASSIGN_OR_RETURN(x, Reshaped(node, x, std::move(dims)));
+  }
+  ASSIGN_OR_RETURN(const std::string in, node.graph.PlainAlong(x, {norm.first}));
+  ulf::LayerParameter layer = MakeLayer("layer_norm_layer", name, {in}, top);
+  layer.mutable_layer_norm_param()->set_eps(EpsilonOf(node));
+  layer.mutable_layer_norm_param()->set_centred(IsCentred(node));
+  RETURN_IF_ERROR(node.builder().AddLayer(std::move(layer), std::move(norm.weights)));
+  return node.graph.Whole(top, x.dims);
+}
+
+// The outputs behind the first: the mean, and one over the deviation.
+absl::Status SetStatistics(OnnxNode& node, const Normal& normal, const Dims& dims) {
+  for (int i = 1; i < node.node.output_size(); ++i) {
+    if (!node.uses.contains(node.node.output(i))) continue;
+    const std::string top = node.graph.Top(node.node.output(i));
+    RETURN_IF_ERROR(
+        AddExpression(node.builder(), top, "@0 * 1", {i == 1 ? normal.mean : normal.factor}, top));
+    node.Set(top, dims, i);
+  }
+  return absl::OkStatus();
 }
 
 // (x - mean) / sqrt(variance + epsilon) * scale + bias, over all dimensions from `axis` on.
 absl::Status LayerNormalization(OnnxNode& node) {
   ASSIGN_OR_RETURN(const OnnxValue x, node.value(0));
   ASSIGN_OR_RETURN(const int first, WantAxis(IntAttribute(node.node, "axis", -1), x.rank()));
-  const std::vector<int> axes = AxesFrom(first, x.rank());
-  ASSIGN_OR_RETURN(const Normal normal, NormalOf(node, x, axes, DeviationOf(node)));
-  std::vector<std::string> bottoms = {normal.centred, normal.factor};
-  std::string text = "@0 * @1";
+  ASSIGN_OR_RETURN(std::optional<RowNorm> rows, RowNormOf(node, x, first));
+  std::vector<std::string> bottoms;
+  std::string text;
+  Normal normal;
+  if (rows.has_value()) {
+    const bool weighted = rows->weighted;
+    ASSIGN_OR_RETURN(OnnxValue y, AddRowNorm(node, x, *std::move(rows)));
+    if (weighted) return ReshapeTo(node, y, x.dims);
+    if (y.dims != x.dims) {
+      ASSIGN_OR_RETURN(y, Reshaped(node, y, x.dims));
+    }
+    ASSIGN_OR_RETURN(bottoms.emplace_back(), node.graph.Plain(y));
+    text = "@0";
+  } else {
+    ASSIGN_OR_RETURN(normal, NormalOf(node, x, AxesFrom(first, x.rank()), DeviationOf(node)));
+    bottoms = {normal.centred, normal.factor};
+    text = "@0 * @1";
+  }
   for (int i = 1; i < 3 && node.Has(i); ++i) {
     ASSIGN_OR_RETURN(const OnnxValue parameter, node.value(i));
+    absl::StrAppend(&text, i == 1 ? " * @" : " + @", bottoms.size());
     ASSIGN_OR_RETURN(bottoms.emplace_back(), node.graph.Plain(parameter));
-    absl::StrAppend(&text, i == 1 ? " * @" : " + @", i + 1);
   }
   RETURN_IF_ERROR(SetComputed(node, text, bottoms, x.dims));
   Dims kept = x.dims;
-  for (const int axis : axes) kept[axis] = Dim::Of(1);
-  for (int i = 1; i < node.node.output_size(); ++i) {  // The mean, and one over the deviation.
-    if (!node.uses.contains(node.node.output(i))) continue;
-    const std::string top = node.graph.Top(node.node.output(i));
-    RETURN_IF_ERROR(
-        AddExpression(node.builder(), top, "@0 * 1", {i == 1 ? normal.mean : normal.factor}, top));
-    node.Set(top, kept, i);
-  }
-  return absl::OkStatus();
+  std::fill(kept.begin() + first, kept.end(), Dim::Of(1));
+  return SetStatistics(node, normal, kept);
 }
 
 // By statistics along these axes; scale and bias are one value per channel.
@@ -381,6 +462,7 @@ constexpr OnnxType kTypes[] = {
     {"LogSoftmax", &LogSoftmax},
     {"BatchNormalization", &BatchNormalization},
     {"LayerNormalization", &LayerNormalization},
+    {"RMSNormalization", &LayerNormalization},
     {"InstanceNormalization", &InstanceNormalization},
     {"MeanVarianceNormalization", &MeanVarianceNormalization},
     {"ReduceLogSum", &ReduceLogSum},

@@ -196,6 +196,7 @@ Results LayerNormalization(const Call& c) {
   Sizes back(x.dims.begin() + static_cast<int64_t>(axis), x.dims.end());
   ASSIGN_OR_RETURN(const int64_t size, CountOf(c, back));
   const double epsilon = double{FloatAttribute(c.node, "epsilon", 1e-5f)};
+  const bool centred = c.node.op_type() != "RMSNormalization";
   std::vector<double> values = ValuesOf(x);
   const Sizes scale_strides = BroadcastStrides(c.in[1]->dims, back);
   const Sizes bias_strides = c.Has(2) ? BroadcastStrides(c.in[2]->dims, back) : Sizes(back.size());
@@ -207,7 +208,7 @@ Results LayerNormalization(const Call& c) {
   std::vector<double> means, factors;
   for (size_t first = 0; size > 0 && first < values.size(); first += static_cast<size_t>(size)) {
     double mean = 0, variance = 0;
-    for (size_t i = 0; i < static_cast<size_t>(size); ++i) mean += values[first + i];
+    for (size_t i = 0; centred && i < static_cast<size_t>(size); ++i) mean += values[first + i];
     mean /= static_cast<double>(size);
     for (size_t i = 0; i < static_cast<size_t>(size); ++i) {
       variance += (values[first + i] - mean) * (values[first + i] - mean);
@@ -335,6 +336,7 @@ constexpr Operator kOperators[] = {
     {"NegativeLogLikelihoodLoss", 2, &NegativeLogLikelihoodLoss},
     {"SoftmaxCrossEntropyLoss", 2, &SoftmaxCrossEntropyLoss},
     {"LayerNormalization", 2, &LayerNormalization},
+    {"RMSNormalization", 2, &LayerNormalization},
     {"MeanVarianceNormalization", 1, &MeanVarianceNormalization},
     {"BatchNormalization", 5, &BatchNormalization},
     {"InstanceNormalization", 3, &InstanceNormalization},

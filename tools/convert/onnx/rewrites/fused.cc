@@ -111,18 +111,15 @@ bool Gemm(CompositeWriter& w, const Node& node) { return WithActivation(w, node,
 bool Conv(CompositeWriter& w, const Node& node) { return WithActivation(w, node, "Conv"); }
 
 bool RootMeanSquare(CompositeWriter& w, const Node& node, const std::string& x,
-                    const std::string& scale, float epsilon) {
-  const std::string mean = w.Reduce(node, "ReduceMean", w.Make(node, "Mul", {x, x}), -1);
-  const std::string more = w.Make(node, "Add", {mean, w.Number(node.output(0), epsilon)});
-  const std::string normal = w.Make(node, "Div", {x, w.Make(node, "Sqrt", {more})});
-  w.Add(node, "Mul", {normal, scale}, node.output(0));
+                    const std::string& scale) {
+  SetFloat(w.Add(node, "RMSNormalization", {x, scale}, node.output(0)), "epsilon",
+           FloatAttribute(node, "epsilon", 1e-5f));
   return true;
 }
 
-bool Normalise(CompositeWriter& w, const Node& node) {
+bool SimplifiedNormalise(CompositeWriter& w, const Node& node) {
   return IntAttribute(node, "axis", -1) == -1 && w.OnlyFirst(node) &&
-         RootMeanSquare(w, node, node.input(0), node.input(1),
-                        FloatAttribute(node, "epsilon", 1e-5f));
+         RootMeanSquare(w, node, node.input(0), node.input(1));
 }
 
 // x + skip (+ bias), and the fourth output is that.
@@ -145,8 +142,7 @@ bool OtherStatistics(CompositeWriter& w, const Node& node) {
 
 bool SkipNormalise(CompositeWriter& w, const Node& node) {
   if (OtherStatistics(w, node)) return false;
-  return RootMeanSquare(w, node, Skipped(w, node, 3), node.input(2),
-                        FloatAttribute(node, "epsilon", 1e-5f));
+  return RootMeanSquare(w, node, Skipped(w, node, 3), node.input(2));
 }
 
 bool SkipLayerNormalise(CompositeWriter& w, const Node& node) {
@@ -163,6 +159,9 @@ bool SkipLayerNormalise(CompositeWriter& w, const Node& node) {
 bool EmbedAndNormalise(CompositeWriter& w, const Node& node) {
   constexpr int kSegments = 1, kWords = 2, kPlaces = 3, kSegmentTable = 4, kScale = 5, kShift = 6,
                 kMask = 7, kPlaceIds = 8;
+  for (const int input : {kWords, kPlaces, kScale, kShift}) {
+    if (!Has(node, input)) return false;
+  }
   const std::string& ids = node.input(0);
   std::string places = Has(node, kPlaceIds) ? node.input(kPlaceIds) : "";
   std::string sum = w.Make(node, "Gather", {node.input(kWords), ids});
@@ -205,9 +204,8 @@ constexpr Composite kRows[] = {
     {kMicrosoft, "FusedConv", 2, Conv},
     {kMicrosoft, "SkipLayerNormalization", 3, SkipLayerNormalise},
     {kMicrosoft, "SkipSimplifiedLayerNormalization", 3, SkipNormalise},
-    {kMicrosoft, "EmbedLayerNormalization", 7, EmbedAndNormalise},
-    {"", "SimplifiedLayerNormalization", 2, Normalise},
-    {"", "RMSNormalization", 2, Normalise},
+    {kMicrosoft, "EmbedLayerNormalization", 1, EmbedAndNormalise},
+    {"", "SimplifiedLayerNormalization", 2, SimplifiedNormalise},
 };
 
 }  // namespace
