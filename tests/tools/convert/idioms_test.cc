@@ -38,6 +38,11 @@ onnx::GraphProto Graph(const std::string& nodes) {
          initializer { name: 'slopes' data_type: 1 dims: 2 float_data: [ 0.25, 0.75 ] }
          initializer { name: 'column' data_type: 1 dims: [ 2, 1 ] float_data: [ 1, 2 ] }
          initializer { name: 'none' data_type: 1 float_data: -1 }
+         initializer { name: 'three' data_type: 1 float_data: 3 }
+         initializer { name: 'root2' data_type: 1 float_data: 1.41421354 }
+         initializer { name: 'inverse2' data_type: 1 float_data: 0.707106769 }
+         initializer { name: 'root' data_type: 1 float_data: 0.797884583 }
+         initializer { name: 'cubic' data_type: 1 float_data: 0.0447149985 }
          initializer { name: 'count' data_type: 7 int64_data: 0 }
          initializer { name: 'first' data_type: 7 dims: 1 int64_data: 1 }
          initializer { name: 'last' data_type: 7 dims: 1 int64_data: -1 }
@@ -101,6 +106,32 @@ TEST(IdiomsTest, Sigmoids) {
   });
 }
 
+TEST(IdiomsTest, Gelus) {
+  const std::string gate = "a = Div x root2; b = Erf a; g = Add b one; ";
+  const std::string tanh =
+      "c = Pow x three; t = Mul c cubic; s = Add x t; a = Mul s root; "
+      "b = Tanh a; g = Add b one; ";
+  Expect({
+      {gate + "p = Mul x g; y = Mul p half", "Gelu"},
+      {gate + "h = Mul half x; y = Mul h g", "Gelu"},
+      {gate + "h = Mul g half; y = Mul x h", "Gelu"},
+      {gate + "p = Mul g x; y = Div p two", "Gelu"},
+      {"a = Mul x inverse2; b = Erf a; g = Add one b; p = Mul x g; y = Mul half p", "Gelu"},
+      {tanh + "h = Mul half x; y = Mul h g", "Gelu"},
+      {"q = Mul x x; c = Mul x q; t = Mul cubic c; s = Add t x; a = Mul root s; b = Tanh a; "
+       "g = Add b one; p = Mul x g; y = Mul half p",
+       "Gelu"},
+      // Of another x, or other numbers.
+      {gate + "p = Mul z g; y = Mul p half", "Div Erf Add Mul Mul"},
+      {gate + "p = Mul x g; y = Mul p two", "Div Erf Add Mul Mul"},
+      {"a = Div x two; b = Erf a; g = Add b one; p = Mul x g; y = Mul p half",
+       "Div Erf Add Mul Mul"},
+      {"c = Pow z three; t = Mul c cubic; s = Add x t; a = Mul s root; b = Tanh a; "
+       "g = Add b one; h = Mul half x; y = Mul h g",
+       "Pow Mul Add Mul Tanh Add Mul Mul"},
+  });
+}
+
 TEST(IdiomsTest, LayerNorms) {
   const std::string centred = "m = ReduceMean x last; c = Sub x m; ";
   const std::string root = "q = Pow c two; v = ReduceMean q last; s = Add v half; r = Sqrt s; ";
@@ -114,11 +145,30 @@ TEST(IdiomsTest, LayerNorms) {
                  "y = Div d r",
        "LayerNormalization"},
       {centred + root + "d = Div c r; p = Mul d slopes; y = Add p x", "LayerNormalization Add"},
+      // Of a mean of 0.
+      {"q = Mul x x; v = ReduceMean q last; s = Add v half; r = Sqrt s; y = Div x r",
+       "RMSNormalization"},
+      {"q = Pow x two; v = ReduceMean q last; s = Add v half; r = Sqrt s; i = Reciprocal r; "
+       "p = Mul x i; y = Mul slopes p",
+       "RMSNormalization"},
+      {"q = Mul x x; v = ReduceMean q last; s = Add v half; r = Sqrt s; y = Div z r",
+       "Mul ReduceMean Add Sqrt Div"},
+      // As TensorFlow has it.
+      {centred + root +
+           "i = Reciprocal r; f = Mul i slopes; a = Mul x f; b = Mul m f; "
+           "o = Sub slopes b; y = Add a o",
+       "LayerNormalization"},
+      {centred + root +
+           "i = Reciprocal r; f = Mul i slopes; a = Mul z f; b = Mul m f; "
+           "o = Sub slopes b; y = Add a o",
+       kept + "Div Mul Mul Sub Add"},
       // Of another x, another axis, or another power.
       {centred + root + "d = Sub z m; y = Div d r", kept + "Sub Div"},
       {centred + root + "y = Div x r", kept + "Div"},
-      {"m = ReduceMean x first; c = Sub x m; " + root + "y = Div c r", kept + "Div"},
-      {"m = ReduceMean x last keepdims=0; c = Sub x m; " + root + "y = Div c r", kept + "Div"},
+      {"m = ReduceMean x first; c = Sub x m; " + root + "y = Div c r",
+       "ReduceMean Sub RMSNormalization"},
+      {"m = ReduceMean x last keepdims=0; c = Sub x m; " + root + "y = Div c r",
+       "ReduceMean Sub RMSNormalization"},
       {centred + "q = Mul c x; v = ReduceMean q last; s = Add v half; r = Sqrt s; y = Div c r",
        "ReduceMean Sub Mul ReduceMean Add Sqrt Div"},
       {centred + "q = Pow c half; v = ReduceMean q last; s = Add v half; r = Sqrt s; y = Div c r",

@@ -1,5 +1,7 @@
 """What models compute by hand though ONNX has an operator for it, and what only looks like that."""
 # SPDX-License-Identifier: Apache-2.0
+import math
+
 import numpy as np
 from onnx import TensorProto
 
@@ -52,6 +54,36 @@ def layer_norms(g):
         scaled = g.binary("Mul", g.binary("Div", away, root), scale)
         g.output(scaled)
         g.output(g.binary("Add", shift, scaled))
+        factor = g.binary("Mul", inverse, scale)  # As TensorFlow has it.
+        g.output(g.binary("Add", g.binary("Mul", of, factor),
+                          g.binary("Sub", shift, g.binary("Mul", mean, factor))))
+
+
+def rms_norms(g):
+    x, z = (g.input(n, g.random.randn(ADS, 3, 4).astype(np.float32)) for n in "xz")
+    scale = g.constant(g.random.randn(4).astype(np.float32))
+    squares = g.node("Pow", [x, number(g, 2)], x.array ** 2)
+    mean = g.node("ReduceMean", [squares], squares.array.mean(2, keepdims=True), axes=[-1])
+    inner = g.binary("Add", mean, number(g, 0.5))
+    inverse = unary(g, "Reciprocal", unary(g, "Sqrt", inner, np.sqrt(inner.array)),
+                    1 / np.sqrt(inner.array))
+    for of in (x, z):
+        g.output(g.binary("Mul", of, inverse))
+        g.output(g.binary("Mul", scale, g.binary("Mul", inverse, of)))
+
+
+def gelus(g):
+    x, z = (g.input(n, g.random.randn(ADS, 3).astype(np.float32) * 2) for n in "xz")
+    cube = g.node("Pow", [x, number(g, 3)], x.array ** 3)
+    inner = g.binary("Mul", number(g, math.sqrt(2 / math.pi)),
+                     g.binary("Add", x, g.binary("Mul", number(g, 0.044715), cube)))
+    scaled = g.binary("Div", x, number(g, math.sqrt(2)))
+    erf = np.vectorize(math.erf)(scaled.array.astype(float))
+    for of in (unary(g, "Erf", scaled, erf), unary(g, "Tanh", inner, np.tanh(inner.array))):
+        gate = g.binary("Add", of, number(g, 1))
+        for y in (x, z):
+            g.output(g.binary("Mul", g.binary("Mul", y, number(g, 0.5)), gate))
+            g.output(g.binary("Mul", g.binary("Mul", gate, y), number(g, 0.5)))
 
 
 def softmaxes(g):
@@ -194,6 +226,6 @@ def dimensions_of_one(g):
         g.output(g.binary("Mul", y, y))
 
 
-PATTERNS = [sigmoids, layer_norms, softmaxes, positive_parts, rectifiers, slopes_of_one_column,
-            opposites, joined_twice, einsums, turned_products, dimensions_of_one]
+PATTERNS = [sigmoids, layer_norms, rms_norms, gelus, softmaxes, positive_parts, rectifiers,
+            slopes_of_one_column, opposites, joined_twice, einsums, turned_products, dimensions_of_one]
 REFUSED = []

@@ -1,6 +1,7 @@
 // An operator that may end an idiom is a row of the table at the end.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <optional>
 #include <string>
@@ -65,98 +66,87 @@ class IdiomReader : public PatternReader {
     SetInt(Add(node, "Softmax", {exp->input(0)}, node.output(0)), "axis", axes.front());
     return true;
   }
-  bool Div(const Node& node) { return IsNormal(node) || Ratio(node, node.input(0), node.input(1)); }
+  bool Div(const Node& node) { return IsGelu(node) || Ratio(node, node.input(0), node.input(1)); }
 
-  // Of a reduction; empty: all, or not known.
-  std::vector<int64_t> AxesOf(const Node& node) const {
-    if (node.input_size() < 2) return IntsAttribute(node, "axes");
-    return Ints(node.input(1)).value_or(std::vector<int64_t>());
+  // x of x / 2.
+  std::string Doubled(const std::string& name) const {
+    if (const Node* product = MakerOf(name, "Mul", 2)) return Beside(*product, 0.5f);
+    const Node* const ratio = MakerOf(name, "Div", 2);
+    return ratio != nullptr && IsNumber(ratio->input(1), 2) ? ratio->input(0) : "";
   }
-  // x of the mean of x along its last axis, which stays; empty: it is none.
-  std::string MeanOf(const std::string& name) const {
-    const Node* const mean = MakerOf(name, "ReduceMean", 1);
-    const bool is = mean != nullptr && IntAttribute(*mean, "keepdims", 1) != 0 &&
-                    AxesOf(*mean) == std::vector<int64_t>{-1};
-    return is ? mean->input(0) : "";
+  bool IsNear(const std::string& name, double number) const {
+    const std::optional<float> value = NumberOf(name);
+    return value.has_value() && std::abs(double{*value} / number - 1) < 1e-6;
   }
-  // x of x less its mean.
-  std::string Centred(const std::string& name) const {
-    const Node* const less = MakerOf(name, "Sub", 2);
-    return less != nullptr && MeanOf(less->input(1)) == less->input(0) ? less->input(0) : "";
-  }
-  // x of its variance.
-  std::string VarianceOf(const std::string& name) const {
-    const std::string squares = MeanOf(name);
-    if (const Node* power = MakerOf(squares, "Pow", 2)) {
-      return IsNumber(power->input(1), 2) ? Centred(power->input(0)) : "";
-    }
-    const Node* const product = MakerOf(squares, "Mul", 2);
-    const bool is = product != nullptr && product->input(0) == product->input(1);
-    return is ? Centred(product->input(0)) : "";
-  }
-  // x less its mean, over the root of its variance and epsilon.
-  struct Normal {
-    std::string of;
-    float epsilon = 0;
-  };
-  std::optional<Normal> NormalOf(const std::string& name) const {
-    std::string above, root;
-    if (const Node* ratio = MakerOf(name, "Div", 2)) {
-      above = ratio->input(0);
-      root = ratio->input(1);
-    } else if (const Node* product = MakerOf(name, "Mul", 2)) {
-      const int inverse = Inverted(product->input(0)).empty() ? 1 : 0;
-      above = product->input(1 - inverse);
-      root = Inverted(product->input(inverse));
-    }
-    const std::string x = Centred(above);
-    const Node* const sqrt = x.empty() ? nullptr : MakerOf(root, "Sqrt", 1);
-    const Node* const sum = sqrt == nullptr ? nullptr : MakerOf(sqrt->input(0), "Add", 2);
-    for (int i = 0; sum != nullptr && i < 2; ++i) {
-      const std::optional<float> epsilon = NumberOf(sum->input(i));
-      if (epsilon.has_value() && VarianceOf(sum->input(1 - i)) == x) return Normal{x, *epsilon};
-    }
-    return std::nullopt;
-  }
-  // The same times a vector of the file.
-  struct ScaledNormal : Normal {
-    std::string scale;
-  };
-  std::optional<ScaledNormal> ScaledNormalOf(const Node& product) const {
+  std::string BesideNear(const Node& node, double number) const {
     for (int i = 0; i < 2; ++i) {
-      const std::optional<Normal> normal = NormalOf(product.input(1 - i));
-      if (normal.has_value() && IsVector(product.input(i))) {
-        return ScaledNormal{*normal, product.input(i)};
+      if (IsNear(node.input(i), number)) return node.input(1 - i);
+    }
+    return "";
+  }
+  // What a GELU multiplies x / 2 by: 1 + erf(x / sqrt(2)) or its approximation.
+  struct Gate {
+    std::string x;
+    bool tanh = false;
+  };
+  std::optional<Gate> GateOf(const std::string& name) const {
+    const Node* const sum = MakerOf(name, "Add", 2);
+    const std::string inner = sum == nullptr ? "" : Beside(*sum, 1);
+    std::string x;
+    if (const Node* erf = MakerOf(inner, "Erf", 1)) {
+      if (const Node* ratio = MakerOf(erf->input(0), "Div", 2)) {
+        if (IsNear(ratio->input(1), std::sqrt(2.0))) x = ratio->input(0);
+      } else if (const Node* product = MakerOf(erf->input(0), "Mul", 2)) {
+        x = BesideNear(*product, std::sqrt(0.5));
+      }
+      return x.empty() ? std::nullopt : std::optional(Gate{x});
+    }
+    // tanh(sqrt(2 / pi) * (x + 0.044715 x^3)).
+    const Node* const tanh = MakerOf(inner, "Tanh", 1);
+    const Node* const product = tanh == nullptr ? nullptr : MakerOf(tanh->input(0), "Mul", 2);
+    const Node* const cubic =
+        product == nullptr ? nullptr : MakerOf(BesideNear(*product, 0.7978845608), "Add", 2);
+    for (int i = 0; cubic != nullptr && i < 2; ++i) {
+      const Node* const term = MakerOf(cubic->input(1 - i), "Mul", 2);
+      if (term != nullptr && CubeRoot(BesideNear(*term, 0.044715)) == cubic->input(i)) {
+        return Gate{cubic->input(i), true};
       }
     }
     return std::nullopt;
   }
-  bool IsVector(const std::string& name) const {
-    const onnx::TensorProto* const tensor = FindTensor(name);
-    return tensor != nullptr && tensor->dims_size() == 1;
+  std::string CubeRoot(const std::string& name) const {
+    if (const Node* power = MakerOf(name, "Pow", 2)) {
+      return IsNumber(power->input(1), 3) ? power->input(0) : "";
+    }
+    const Node* const product = MakerOf(name, "Mul", 2);
+    for (int i = 0; product != nullptr && i < 2; ++i) {
+      const std::string& x = product->input(i);
+      const Node* const square = MakerOf(product->input(1 - i), "Mul", 2);
+      if (square != nullptr && square->input(0) == x && square->input(1) == x) return x;
+    }
+    return "";
   }
-  bool Normalise(const Node& node, float epsilon, const std::vector<std::string>& inputs) {
-    SetFloat(Add(node, "LayerNormalization", inputs, node.output(0)), "epsilon", epsilon);
-    return true;
-  }
-
-  bool IsNormal(const Node& node) {
-    const std::optional<Normal> normal = NormalOf(node.output(0));
-    return normal.has_value() &&
-           Normalise(node, normal->epsilon, {normal->of, Floats(node.output(0), {1})});
-  }
-  bool IsScaled(const Node& node) {
-    const std::optional<ScaledNormal> normal = ScaledNormalOf(node);
-    return normal.has_value() && Normalise(node, normal->epsilon, {normal->of, normal->scale});
-  }
-  bool IsShifted(const Node& node) {
-    for (int i = 0; i < 2; ++i) {
-      const Node* const product = MakerOf(node.input(1 - i), "Mul", 2);
-      if (product == nullptr || !IsVector(node.input(i))) continue;
-      const std::optional<ScaledNormal> normal = ScaledNormalOf(*product);
-      if (normal.has_value()) {
-        return Normalise(node, normal->epsilon, {normal->of, normal->scale, node.input(i)});
+  // (x / 2) * gate, x * (gate / 2), or (x * gate) / 2.
+  bool IsGelu(const Node& node) {
+    std::vector<std::pair<std::string, std::string>> pairs;  // Whose product is the half of this.
+    const auto add = [&](const Node* product) {
+      for (int i = 0; product != nullptr && i < 2; ++i) {
+        pairs.emplace_back(product->input(i), product->input(1 - i));
       }
+    };
+    add(MakerOf(Doubled(node.output(0)), "Mul", 2));
+    if (node.op_type() == "Mul") {
+      for (int i = 0; i < 2; ++i) {
+        pairs.emplace_back(node.input(i), Doubled(node.input(1 - i)));
+        pairs.emplace_back(Doubled(node.input(i)), node.input(1 - i));
+      }
+    }
+    for (const auto& [gate, x] : pairs) {
+      const std::optional<Gate> of = GateOf(gate);
+      if (!of.has_value() || of->x != x) continue;
+      Node& gelu = Add(node, "Gelu", {x}, node.output(0));
+      if (of->tanh) SetString(gelu, "approximate", "tanh");
+      return true;
     }
     return false;
   }
@@ -173,7 +163,7 @@ class IdiomReader : public PatternReader {
   }
 
   bool Mul(const Node& node) {
-    if (IsNormal(node) || IsScaled(node)) return true;
+    if (IsGelu(node)) return true;
     for (int i = 0; i < 2; ++i) {
       const std::string &x = node.input(i), &y = node.input(1 - i);
       if (const std::string below = Inverted(y); !below.empty()) {
@@ -194,7 +184,6 @@ class IdiomReader : public PatternReader {
   }
 
   bool Plus(const Node& node) {
-    if (IsShifted(node)) return true;
     for (int i = 0; i < 2 && OfFloats(node); ++i) {
       const std::string minus = Negated(node.input(i));
       if (!minus.empty()) return Be(node, "Sub", {node.input(1 - i), minus});
@@ -327,6 +316,7 @@ const IdiomReader::Row IdiomReader::kRows[] = {
 void ReadIdioms(onnx::GraphProto& graph, int64_t opset) {
   ReadRectifiers(graph, opset);
   IdiomReader(graph, opset).Run();
+  ReadNorms(graph, opset);
 }
 
 }  // namespace ulfd::convert

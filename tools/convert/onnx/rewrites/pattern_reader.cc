@@ -78,6 +78,11 @@ std::string PatternReader::Inverted(const std::string& name) const {
   return ratio != nullptr && IsNumber(ratio->input(0), 1) ? ratio->input(1) : "";
 }
 
+std::vector<int64_t> PatternReader::AxesOf(const Node& node) const {
+  if (node.input_size() < 2) return IntsAttribute(node, "axes");
+  return Ints(node.input(1)).value_or(std::vector<int64_t>());
+}
+
 bool PatternReader::OfFloats(const Node& node) const {
   return std::any_of(node.input().begin(), node.input().end(),
                      [&](const std::string& input) { return IsPlainFloat(types_.TypeOf(input)); });

@@ -33,6 +33,8 @@ class PatternReader : public Rewriter {
   std::string Negated(const std::string& name) const;
   // x of 1 / x.
   std::string Inverted(const std::string& name) const;
+  // The axes of a reduction; empty: all, or not known.
+  std::vector<int64_t> AxesOf(const onnx::NodeProto& node) const;
   // The inputs are of one type, of which that of some may not be known.
   bool OfFloats(const onnx::NodeProto& node) const;
 

@@ -12,12 +12,15 @@
 namespace ulfd::convert {
 
 // Replaces what models compute by hand though ONNX has an operator for it, so that it is optimised
-// as that: sigmoids, softmaxes and softplus made of exponentials; layer norms; rectifiers; sums and
-// products with what is negated or inverted; Where of Not; Concat of Concat; Einsum that is a sum
-// or a product with a matrix; products that are transposed.  Parts that are read elsewhere stay.
+// as that: sigmoids, softmaxes and softplus made of exponentials; GELUs; layer norms; rectifiers;
+// sums and products with what is negated or inverted; Where of Not; Concat of Concat; Einsum that
+// is a sum or a product with a matrix; products that are transposed.  Parts that are read elsewhere
+// stay.
 void ReadIdioms(onnx::GraphProto& graph, int64_t opset);
 // Of these Relu, LeakyRelu and PRelu made of whatever is linear on either side of 0, and Elu.
 void ReadRectifiers(onnx::GraphProto& graph, int64_t opset);
+// LayerNormalization and RMSNormalization.
+void ReadNorms(onnx::GraphProto& graph, int64_t opset);
 
 // Replaces what exporters write for split(), unbind() and stack() by sequences of tensors
 // (SplitToSequence, SequenceConstruct, SequenceAt, ConcatFromSequence, ...) by Slice, Squeeze,
