@@ -301,5 +301,28 @@ def dice(g, shapes):
     shapes[o] = (n,)
 
 
+def self_attention(g, shapes):
+    """Every position of one row looks at every other one, scaled and perhaps masked."""
+    t = pick(g, flat(g, shapes))
+    steps, width, v_width = int(g.rng.integers(4, 7)), int(g.rng.integers(1, 5)), int(g.rng.integers(1, 6))
+
+    def positions(columns):
+        x = fc(g, t, shapes[t][0], steps * columns)
+        return g.add('reshape_layer', [x], 'reshape_param { shape: %d shape: %d shape: %d }' % (
+            1 if g.level[x] == 'user' else -1, steps, columns))
+
+    q, k, v = positions(width), positions(width), positions(v_width)
+    if g.rng.integers(2):
+        q = g.add('div_layer', [q, constant(g, [width ** 0.5], [1])])
+    x = g.add('batchdot_layer', [q, k], 'batch_dot_param { transpose_a: false transpose_b: true }')
+    if g.rng.integers(2):
+        x = g.add('multiply_layer', [x, constant(g, [0.5], [1])])
+    if g.rng.integers(2):
+        x = g.add('add_layer', [x, constant(g, g.rng.choice([0.0, 0.0, -1e4], steps - 1).tolist() + [0.0], [1, steps])])
+    x = g.add('softmax_layer', [x], 'softmax_param { dim: 2 }')
+    o = g.add('batchdot_layer', [x, v], 'batch_dot_param { transpose_a: false transpose_b: false }')
+    shapes[o] = (steps, v_width)
+
+
 PATTERNS = (pooled_chains, parallel_fcs, fc_fc, constants, affine_chain, bn_fc, block_fc, scaled_fc, dot_attention, row_dots,
-            repeated_user, gated_columns, dice)
+            repeated_user, gated_columns, dice, self_attention)

@@ -48,6 +48,8 @@ constexpr Pass kPasses[] = {
     {.name = "epilogue", .same_bits = false, .run = &FuseEpilogues},
     // Runs attention over [q, k, q - k, q * k] without writing that tensor.
     {.name = "attention", .reassociates = true, .run = &FuseAttention},
+    // Runs attention of many queries without writing what each means to each key.
+    {.name = "dot_product_attention", .reassociates = true, .run = &FuseDotProductAttention},
     // Fully connected layers over the same columns become one.
     {.name = "parallel_fc", .reassociates = true, .run = &MergeParallelFc},
     // Columns that lie side by side already are not put there again.

@@ -342,4 +342,13 @@ void Attention(const AttentionSpec& spec, const AttentionCall& call, void* scrat
   Unit(spec, call, scratch, isa).Run();
 }
 
+void DotProductAttention(const DotProductArgs& args, void* scratch, Isa isa) {
+  KernelsOf(isa).dot_product_attention(args, static_cast<float*>(scratch));
+}
+
+size_t DotProductScratchBytes(int64_t keys, int64_t width) {
+  constexpr size_t kMostLanes = 16;
+  return static_cast<size_t>(keys + width) * kMostLanes * sizeof(float);
+}
+
 }  // namespace ulfd::engine

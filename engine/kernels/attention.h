@@ -22,6 +22,7 @@
 #include "absl/types/span.h"
 #include "engine/kernels/fc.h"
 #include "engine/kernels/isa.h"
+#include "engine/kernels/row_args.h"
 #include "engine/kernels/types.h"
 #include "engine/tensor/pace.h"
 
@@ -81,6 +82,12 @@ size_t AttentionScratchBytes(const AttentionSpec& spec, int64_t steps, int64_t v
 // REQUIRES: `scratch` has AttentionScratchBytes() bytes, 64-byte aligned.
 void Attention(const AttentionSpec& spec, const AttentionCall& call, void* scratch,
                Isa isa = ActiveIsa());
+
+// y = softmax over the keys of (scale * q k^T, masked), times v.
+// Thread-safe; allocates nothing.  A query's result does not depend on the others.
+// REQUIRES: at least one key; `scratch` has DotProductScratchBytes() bytes.
+void DotProductAttention(const DotProductArgs& args, void* scratch, Isa isa = ActiveIsa());
+size_t DotProductScratchBytes(int64_t keys, int64_t width);
 
 }  // namespace ulfd::engine
 

@@ -1,4 +1,4 @@
-// What LayerNorm (elementwise.h) is asked for.
+// What LayerNorm (elementwise.h) and DotProductAttention (attention.h) are asked for.
 // SPDX-License-Identifier: Apache-2.0
 #ifndef ULFD_ENGINE_KERNELS_ROW_ARGS_H_
 #define ULFD_ENGINE_KERNELS_ROW_ARGS_H_
@@ -12,6 +12,32 @@ struct RowNorm {
   bool centred = true;
   const float* scale = nullptr;  // n values, as `shift`; null: neither.
   const float* shift = nullptr;
+};
+
+// A matrix of which neither rows nor columns need lie side by side; in floats from element to
+// element, 0: the same for all.
+struct StridedMatrix {
+  const float* data = nullptr;
+  int64_t step = 0, column = 0;
+};
+
+enum class AttentionMask : uint8_t {
+  kNone,
+  kAdded,
+  kKeeps,  // Where it is above 0; elsewhere logits are `pad`.
+  kDrops,  // Where it is above 0, logits are `pad`.
+};
+
+// One head, or some of its queries.
+struct DotProductArgs {
+  int64_t queries = 0, keys = 0, width = 0, v_width = 0;
+  float scale = 1;
+  StridedMatrix q, k, v;  // [queries, width], [keys, width], [keys, v_width]
+  AttentionMask kind = AttentionMask::kNone;
+  StridedMatrix mask;  // [queries, keys]
+  float pad = 0;
+  float* y = nullptr;  // [queries, v_width]
+  int64_t y_step = 0, y_column = 0;
 };
 
 }  // namespace ulfd::engine

@@ -53,6 +53,7 @@ struct KernelTable {
   // y[e] = sum over t of w[t] * v[t * stride + e].
   void (*weighted_sum)(const float* w, const float* v, int64_t stride, int64_t count, int64_t n,
                        float* y);
+  void (*dot_product_attention)(const DotProductArgs& args, float* scratch);
   // b = wk + diag(q) * wp for matrices of one packed layout; wk may be null.
   void (*scale_rows)(const MatrixView& wk, const MatrixView& wp, const float* q, float* b);
   float (*dot)(const float* a, const float* b, int64_t n);

@@ -13,6 +13,7 @@ inline Vec MultiplyAdd(Vec a, Vec b, Vec sum) { return Vec::Fma(a, b, sum); }
 }  // namespace
 }  // namespace ulfd::engine
 
+#include "engine/kernels/dot_product_body.h"
 #include "engine/kernels/elementwise_body.h"
 #include "engine/kernels/fc_body.h"
 #include "engine/kernels/gru_body.h"
@@ -31,6 +32,7 @@ constexpr KernelTable kTable = {
     .softmax = &Softmax,
     .layer_norm = &LayerNorm,
     .weighted_sum = &WeightedSum,
+    .dot_product_attention = &DotProductAttention,
     .scale_rows = &ScaleRows,
     .dot = &Dot,
     .gru_cell = &GruCell,

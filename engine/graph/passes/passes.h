@@ -25,6 +25,7 @@ absl::Status MergeFcFc(GraphEditor& editor);
 absl::Status SplitUserColumns(GraphEditor& editor);
 absl::Status SplitItemColumns(GraphEditor& editor);
 absl::Status FuseAttention(GraphEditor& editor);
+absl::Status FuseDotProductAttention(GraphEditor& editor);
 absl::Status FuseEpilogues(GraphEditor& editor);
 absl::Status FindViews(GraphEditor& editor);
 absl::Status MergeParallelFc(GraphEditor& editor);

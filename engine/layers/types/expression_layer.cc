@@ -272,6 +272,10 @@ class ExpressionLayer final : public Layer {
   absl::StatusOr<std::unique_ptr<Kernel>> Prepare(absl::Span<const TensorSpec>) const override {
     return std::unique_ptr<Kernel>(new ExpressionKernel(expression_));
   }
+  Semantics semantics() const override {
+    const bool where = expression_.ToString() == "@0 @1 @2 where";
+    return {.op = where ? Semantics::Op::kWhere : Semantics::Op::kOther};
+  }
   std::string Describe() const override { return expression_.ToString(); }
 
   const Expression& expression() const { return expression_; }

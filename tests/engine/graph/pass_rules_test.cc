@@ -69,6 +69,108 @@ TEST_F(PassRules, SumsOfProductsAreProductsOfMatrices) {
   }
 }
 
+// -------------------------------------------------------------------------- dot_product_attention
+
+// `q`, `k`, `v` [ads, 2, 4, 1]: what each of two heads has of four positions; their scores `s`.
+std::string Heads() {
+  std::string graph;
+  for (const char* x : {"q", "k", "v"}) {
+    graph += Layer("multiply", {"a", "a"}, absl::StrCat(x, "0")) +
+             Layer("concat", {absl::StrCat(x, "0"), "a"}, absl::StrCat(x, "1"),
+                   "concat_param { dim: 1 }") +
+             Layer("reshape", {absl::StrCat(x, "1")}, x,
+                   "reshape_param { shape: -1 shape: 2 shape: 4 shape: 1 }");
+  }
+  return graph;
+}
+const char kPositions[] = "batch_dot_param { transpose_a: false transpose_b: true }";
+const char kWeighted[] = "batch_dot_param { transpose_a: false transpose_b: false }";
+const char kTurn[] = "transpose_param { perm: [ 0, 2, 1, 3 ] }";
+
+std::string Choice(const std::string& mask, const std::string& yes, const std::string& no) {
+  return Layer("expression", {mask, yes, no}, "t",
+               "expression_param { expression: 'where(@0, @1, @2)' }");
+}
+
+TEST_F(PassRules, AttentionIsOneStep) {
+  const std::string half = Constant("half", {1}, {"0.5"});
+  const std::string before = Heads() + half,
+                    scores = Layer("batchdot", {"q", "k"}, "s", kPositions);
+  const std::string behind = Layer("softmax", {"t"}, "p", "softmax_param { dim: 3 }") +
+                             Layer("batchdot", {"p", "v"}, "y", kWeighted);
+  const std::string mask = Constant("mask", {1, 1, 1, 4}, {"0", "-1", "-10000", "1"});
+  for (const std::string& between :
+       {Layer("multiply", {"s", "half"}, "t"), mask + Layer("add", {"s", "mask"}, "t"),
+        mask + Layer("multiply", {"half", "s"}, "r") + Layer("add", {"mask", "r"}, "t"),
+        Layer("reshape", {"u"}, "w", "reshape_param { shape: 1 shape: 1 shape: 1 shape: 4 }") +
+            Layer("add", {"s", "w"}, "t"),
+        Layer("add", {"s", "s2"}, "t"), mask + Choice("mask", "s", "half"),
+        mask + Choice("mask", "half", "s"),
+        mask + Layer("multiply", {"half", "s"}, "r") + Choice("mask", "r", "half")}) {
+    const std::string other =
+        Layer("multiply", {"q", "k"}, "qk") + Layer("batchdot", {"qk", "k"}, "s2", kPositions);
+    EXPECT_EQ(Rewrites(before + other + scores + between + behind,
+                       {"constant_folding", "dot_product_attention"}, 1e-6) > 0,
+              true)
+        << between;
+    EXPECT_EQ(Count("softmax"), 0) << between;
+    EXPECT_EQ(std::count(steps_.begin(), steps_.end(), "dot_product_attention"), 1) << between;
+  }
+}
+
+TEST_F(PassRules, AttentionReadsAndWritesTransposed) {
+  const std::string graph =
+      Heads() + Layer("transpose", {"q"}, "qt", kTurn) + Layer("transpose", {"k"}, "kt0", kTurn) +
+      Layer("transpose", {"kt0"}, "kt", "transpose_param { perm: [ 0, 1, 3, 2 ] }") +
+      Layer("transpose", {"v"}, "vt", kTurn);
+  // [ads, 4, 2, 1] are four heads of two positions: too few.
+  EXPECT_EQ(Rewrites(graph + Layer("batchdot", {"qt", "kt"}, "s", kWeighted) +
+                         Layer("softmax", {"s"}, "p", "softmax_param { dim: 3 }") +
+                         Layer("batchdot", {"p", "vt"}, "y", kWeighted),
+                     {"dot_product_attention"}),
+            0);
+  const std::string turned =
+      Layer("reshape", {"q1"}, "q2", "reshape_param { shape: -1 shape: 4 shape: 2 shape: 1 }") +
+      Layer("reshape", {"k1"}, "k2", "reshape_param { shape: -1 shape: 4 shape: 2 shape: 1 }") +
+      Layer("reshape", {"v1"}, "v2", "reshape_param { shape: -1 shape: 4 shape: 2 shape: 1 }") +
+      Layer("transpose", {"q2"}, "q3", kTurn) +
+      Layer("transpose", {"k2"}, "k3", "transpose_param { perm: [ 0, 2, 3, 1 ] }") +
+      Layer("transpose", {"v2"}, "v3", kTurn) + Layer("batchdot", {"q3", "k3"}, "s", kWeighted) +
+      Layer("softmax", {"s"}, "p", "softmax_param { dim: 3 }") +
+      Layer("batchdot", {"p", "v3"}, "o", kWeighted) + Layer("transpose", {"o"}, "y", kTurn);
+  EXPECT_EQ(Rewrites(Heads() + turned, {"dot_product_attention"}, 1e-6), 1);
+  EXPECT_EQ(Count("transpose"), 0);
+  EXPECT_EQ(Count("batchdot"), 0);
+  EXPECT_EQ(Rewrites(Heads() + turned, {"dot_product_attention"}, 0, /*exact=*/true), 0);
+}
+
+TEST_F(PassRules, WhatIsNoAttentionStaysAsItIs) {
+  const std::string scores = Layer("batchdot", {"q", "k"}, "s", kPositions);
+  const std::string softmax = Layer("softmax", {"t"}, "p", "softmax_param { dim: 3 }");
+  const std::string product = Layer("batchdot", {"p", "v"}, "y", kWeighted);
+  const std::string half = Constant("half", {1}, {"0.5"});
+  const std::string mask = Constant("mask", {1, 1, 1, 4}, {"0", "-1", "-10000", "1"});
+  for (const std::string& graph :
+       {// The mask is scaled, too; the scores are read elsewhere; another axis.
+        mask + half + scores + Layer("add", {"s", "mask"}, "r") +
+            Layer("multiply", {"r", "half"}, "t") + softmax + product,
+        half + scores + Layer("multiply", {"s", "half"}, "t") + softmax + product +
+            Layer("relu", {"t"}, "z"),
+        half + scores + Layer("multiply", {"s", "half"}, "t") +
+            Layer("softmax", {"t"}, "p", "softmax_param { dim: 2 }") + product,
+        // The weights are the right operand, or transposed.
+        scores + Layer("softmax", {"s"}, "p", "softmax_param { dim: 3 }") +
+            Layer("batchdot", {"p", "v"}, "y",
+                  "batch_dot_param { transpose_a: true transpose_b: false }"),
+        scores + Layer("softmax", {"s"}, "p", "softmax_param { dim: 3 }") +
+            Layer("batchdot", {"p", "p"}, "y", kWeighted),
+        // No product.
+        Layer("add", {"q", "k"}, "s") + Layer("softmax", {"s"}, "p", "softmax_param { dim: 3 }") +
+            Layer("batchdot", {"p", "k"}, "y", kPositions)}) {
+    EXPECT_EQ(Rewrites(Heads() + graph, {"dot_product_attention"}), 0) << graph;
+  }
+}
+
 TEST_F(PassRules, WhatIsNoProductOfMatricesIsSummedAsItIs) {
   for (const auto& [a, b, dim] : std::vector<std::tuple<std::string, std::string, int>>{
            {"k", "v", 1},     // Both have columns.

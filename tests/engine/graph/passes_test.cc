@@ -43,6 +43,7 @@ std::set<std::string> Prerequisites(const std::string& name) {
       {"item_split", {"fully_connected", "column_blocks"}},
       {"user_split", {"fully_connected", "column_blocks"}},
       {"dice", {"constant_folding"}},
+      {"dot_product_attention", {"constant_folding"}},
       {"epilogue", {"fully_connected"}},
       {"parallel_fc", {"fully_connected", "column_blocks", "epilogue"}},
   };

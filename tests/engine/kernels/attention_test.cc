@@ -426,6 +426,72 @@ TEST_F(Bf16AttentionTest, AnAdsBitsDependOnNoOtherAd) {
                 Isa::kAvx512);
 }
 
+// Queries, keys and values as heads of one tensor have them, or turned.
+struct Positions {
+  Positions(int64_t count, int64_t width, bool turned, int seed)
+      : data((count + 1) * (width + 2), seed), at{data.data(), width + 2, 1} {
+    if (turned) at = {data.data(), 1, count + 1};
+  }
+  double operator()(int64_t i, int64_t c) const { return at.data[i * at.step + c * at.column]; }
+
+  GuardedFloats data;
+  StridedMatrix at;
+};
+
+TEST_P(AttentionTest, DotProducts) {
+  int seed = 0;
+  for (const int64_t queries : {1, 4, 7, 13, 16, 17, 40}) {
+    for (const int64_t keys : {1, 3, 4, 13, 50}) {
+      for (const auto& [width, v_width] : {std::pair(4, 4), std::pair(1, 3), std::pair(19, 6)}) {
+        for (const int mask : {0, 1, 2, 3, 4, 5, 6}) {
+          const bool turned = seed % 2 != 0;
+          const Positions q(queries, width, turned, ++seed), k(keys, width, !turned, ++seed),
+              v(keys, v_width, turned, ++seed), m(queries, keys, turned, ++seed);
+          GuardedFloats y(queries * v_width, 1);
+          DotProductArgs args{.queries = queries,
+                              .keys = keys,
+                              .width = width,
+                              .v_width = v_width,
+                              .scale = 0.5f,
+                              .q = q.at,
+                              .k = k.at,
+                              .v = v.at,
+                              .y = y.data(),
+                              .y_step = turned ? 1 : v_width,
+                              .y_column = turned ? queries : 1};
+          args.kind = static_cast<AttentionMask>((mask + 1) / 2);
+          args.mask = m.at;
+          args.pad = -0.75f;
+          const bool same = mask % 2 == 0;  // For all queries.
+          if (same) args.mask.step = 0;
+          std::vector<char> scratch(DotProductScratchBytes(keys, width));
+          engine::DotProductAttention(args, scratch.data(), GetParam());
+          for (int64_t i = 0; i < queries; ++i) {
+            std::vector<double> weights(keys);
+            for (int64_t t = 0; t < keys; ++t) {
+              for (int64_t c = 0; c < width; ++c) weights[t] += 0.5 * q(i, c) * k(t, c);
+              const double value = m(same ? 0 : i, t);
+              if (args.kind == AttentionMask::kAdded) weights[t] += value;
+              if (args.kind == AttentionMask::kKeeps && !(value > 0)) weights[t] = args.pad;
+              if (args.kind == AttentionMask::kDrops && value > 0) weights[t] = args.pad;
+            }
+            const double most = *std::max_element(weights.begin(), weights.end());
+            double total = 0;
+            for (double& w : weights) total += w = std::exp(w - most);
+            for (int64_t c = 0; c < v_width; ++c) {
+              double want = 0;
+              for (int64_t t = 0; t < keys; ++t) want += weights[t] / total * v(t, c);
+              ASSERT_NEAR(y[i * args.y_step + c * args.y_column], want, 2e-6)
+                  << queries << " queries, " << keys << " keys, width " << width << ", mask "
+                  << mask;
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Isas, AttentionTest, ::testing::ValuesIn(SupportedIsas()),
                          [](const auto& info) { return std::string(engine::Name(info.param)); });
 
