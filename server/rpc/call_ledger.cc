@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/rpc/call_ledger.h"
 
+#include <atomic>
+
 #include "server/system/peer.h"
 
 namespace ulfd::server {
@@ -10,6 +12,7 @@ class CallLedger::Connection {
   std::string peer, client;  // The latter: ClientOf.
   Caller* caller = nullptr;  // That of its address.
   int64_t calls = 0, bytes = 0, received = 0;
+  std::atomic<int64_t> message_bytes{0};
   // It is being closed: its bytes count no longer, or it would take others with it.
   bool closing = false;
   bool gone = false;  // Nobody looks at it any more.
@@ -113,6 +116,10 @@ void CallLedger::MaybeErase(Connection& connection) {
   connections_.erase(peer);
 }
 
+void CallLedger::Receive(Connection* connection, int64_t bytes) {
+  connection->message_bytes.fetch_add(bytes, std::memory_order_relaxed);
+}
+
 bool CallLedger::ReserveRequest(Connection* connection, int64_t bytes) {
   return requests_.Take(connection->client, bytes);
 }
@@ -125,7 +132,9 @@ CallLedger::Counts CallLedger::CountsOf(const std::string& peer) const {
   MutexLock lock(mu_);
   const auto it = connections_.find(peer);
   if (it == connections_.end()) return {};
-  return {it->second->received, it->second->calls};
+  return {.received = it->second->received,
+          .under_way = it->second->calls,
+          .message_bytes = it->second->message_bytes.load(std::memory_order_relaxed)};
 }
 
 void CallLedger::Forget(const std::string& peer) {

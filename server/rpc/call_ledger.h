@@ -58,12 +58,15 @@ class CallLedger {
   // The call is over, and so are its replies.
   void End(Connection* connection, int64_t held_bytes);
 
+  // So many bytes of a message have come.
+  void Receive(Connection* connection, int64_t bytes);
   // false: no memory is left for such a request of the connection, which has a call under way.
   bool ReserveRequest(Connection* connection, int64_t bytes);
   void ReleaseRequest(Connection* connection, int64_t bytes);
 
   struct Counts {
     int64_t received = 0, under_way = 0;  // Calls.
+    int64_t message_bytes = 0;            // Received.
   };
   Counts CountsOf(const std::string& peer) const;
   // The connection has ended.

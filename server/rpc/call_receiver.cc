@@ -197,6 +197,7 @@ void CallReceiver::Stop() {
 grpc::Status RpcCall::Read(grpc::ByteBuffer& bytes, const MessageScan& scan,
                            google::protobuf::Message& message) {
   Forget();
+  receiver_.ledger().Receive(connection_, static_cast<int64_t>(bytes.Length()));
   MessagePrice price;
   const grpc::Status priced = PriceMessage(bytes, scan, receiver_.options().message, price);
   if (priced.error_code() == grpc::StatusCode::UNIMPLEMENTED) {

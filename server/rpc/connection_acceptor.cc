@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "base/load_scope.h"
+#include "server/rpc/grpc_memory.h"
 #include "server/system/peer.h"
 #include "server/system/threads.h"
 
@@ -90,7 +91,7 @@ void ConnectionAcceptor::Loop() {
     WithinMemory([this] { LookAtAll(); }).IgnoreError();  // There may be memory for the next one.
     next_look_ = steady_clock::now() +
                  std::clamp<steady_clock::duration>(kLookShare * (CpuTimeOfThisThread() - begin),
-                                                    kLook, watch_.grows() ? kLook : kLongestPause);
+                                                    kLook, watch_.urgent() ? kLook : kLongestPause);
   }
 }
 
@@ -190,9 +191,9 @@ void ConnectionAcceptor::LookAtAll() {
     MutexLock lock(mu_);
     CountOpen();
     open.reserve(handed_.size());
-    for (const Handed& handed : handed_) open.push_back({handed.peer, ReceivedBytes(handed.fd)});
+    for (const Handed& handed : handed_) open.push_back({handed.peer, ReadBytes(handed.fd)});
   }
-  for (const auto& [peer, why] : watch_.Look(open)) {
+  for (const auto& [peer, why] : watch_.Look(open, GrpcBytes())) {
     if (why == ConnectionWatch::kGrowth) Remember(peer);
     Close(peer, why);
   }

@@ -5,11 +5,10 @@
 #include <grpc/support/alloc.h>
 #include <linux/tcp.h>
 #include <netinet/in.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <memory>
 #include <utility>
 
@@ -22,16 +21,9 @@ namespace {
 using std::chrono::seconds;
 
 constexpr seconds kWindow{10};
-// Loads and large requests make memory grow, too, but it is over soon.
-constexpr std::chrono::milliseconds kGrowthWindow{200};
-// What came in a burst is held as it came, as a message, and as what is computed of it.  What comes
-// for longer is no burst.
-constexpr int64_t kCopies = 4;
-constexpr std::chrono::milliseconds kBurst{1000};
-// Longer than messages of the usual size take.
-constexpr std::chrono::milliseconds kLongSilence{20};
-// What grows more slowly than within kGrowthWindow is seen by what has grown meanwhile.
-constexpr std::chrono::milliseconds kSlowGrowth{1000};
+// Measured of GrpcBytes: 2.5 KB for an idle connection, 64 bytes for a header of one byte.
+constexpr int64_t kConnectionBytes = 4096;
+constexpr int64_t kByHeaderByte = 64;
 constexpr int64_t kLooksForAll = 20;
 // gRPC may show a connection after others that were numbered later, so many at most.
 constexpr intptr_t kOutOfOrder = 64;
@@ -59,23 +51,15 @@ int64_t NumberOf(absl::string_view json, absl::string_view key) {
   return NextText(json, key, text) && absl::SimpleAtoi(text, &number) ? number : 0;
 }
 
-// In memory, but for what is mapped from files.
-int64_t PrivateBytes() {
-  long size = 0, resident = 0, shared = 0;
-  std::FILE* file = std::fopen("/proc/self/statm", "re");
-  if (file == nullptr) return 0;
-  const int read = std::fscanf(file, "%ld %ld %ld", &size, &resident, &shared);
-  std::fclose(file);
-  return read == 3 ? (resident - shared) * sysconf(_SC_PAGESIZE) : 0;
-}
-
 }  // namespace
 
-int64_t ReceivedBytes(int fd) {
+int64_t ReadBytes(int fd) {
   tcp_info info{};
   socklen_t size = sizeof(info);
+  int unread = 0;
+  if (ioctl(fd, FIONREAD, &unread) != 0) return 0;
   if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size) != 0) return 0;
-  return static_cast<int64_t>(info.tcpi_bytes_received);
+  return static_cast<int64_t>(info.tcpi_bytes_received) - unread;
 }
 
 void ConnectionWatch::FindSockets() {
@@ -115,34 +99,20 @@ void ConnectionWatch::ReadStreams(State& state) const {
   state.ended = NumberOf(json, "\"streamsSucceeded\":\"") + NumberOf(json, "\"streamsFailed\":\"");
 }
 
-bool ConnectionWatch::GrowsForNoReason(Clock::time_point now, int64_t all_silent) {
-  seen_.push_back({now, memory_, came_});
-  std::erase_if(seen_, [&](const Seen& seen) { return now - seen.time > kBurst; });
-  const auto lately = std::find_if(seen_.begin(), seen_.end(), [&](const Seen& seen) {
-    return now - seen.time <= kGrowthWindow;
-  });
-  const auto least = std::min_element(
-      lately, seen_.end(), [](const Seen& a, const Seen& b) { return a.memory < b.memory; });
-  int64_t reason = 2 * all_silent;
-  if (came_ - seen_.front().came <= 2 * limits_.growth_bytes) {
-    reason = std::max(reason, kCopies * (came_ - lately->came));
-  }
-  return seen_.back().memory - least->memory - reason > limits_.growth_bytes;
-}
-
 const char* ConnectionWatch::Judge(const std::string& peer, State& state,
                                    Clock::time_point now) const {
   const CallLedger::Counts counts = ledger_.CountsOf(peer);
+  const int64_t lost = state.ended - (counts.received - counts.under_way);
+  state.coming = state.started - lost - counts.received;
   if (counts.received != state.calls) {
+    state.silent -= counts.message_bytes - state.message_bytes;
+    // Headers are bytes, too: once every stream is a call, all of them belong to calls.
+    if (state.coming <= 0 || state.silent < 0) state.silent = 0;
     state.calls = counts.received;
-    // What came before the first look is no call, either.
-    if (counts.received > 0) state.bytes_at_call = state.bytes;
-    state.memory_at_call = memory_;
-    state.silent_since = now;
+    state.message_bytes = counts.message_bytes;
   }
   if (state.started - state.ended > limits_.streams) return "streams";
-  if (state.bytes - state.bytes_at_call > limits_.silent_bytes) return "silent";
-  const int64_t lost = state.ended - (counts.received - counts.under_way);
+  if (state.silent > limits_.silent_bytes) return "silent";
   if (now - state.window > kWindow) {
     state.window = now;
     state.window_lost = lost;
@@ -160,7 +130,7 @@ void ConnectionWatch::Meet(const std::vector<Connection>& connections) {
   for (const Connection& connection : connections) {
     State& state = states_[connection.peer];
     // A port that is used again.
-    if (connection.received_bytes < state.bytes) state = State();
+    if (connection.read_bytes < state.bytes) state = State();
     state.look = look_;
     unknown |= state.socket_id == 0;
   }
@@ -189,23 +159,48 @@ void ConnectionWatch::Shrink(int64_t limit, Size size, const char* why,
   }
 }
 
+void ConnectionWatch::ShrinkUnexplained(int64_t held_bytes, Size silent,
+                                        std::vector<Verdict>& verdicts) {
+  const int64_t unexplained =
+      held_bytes - Sum([](const State& state) {
+        return kConnectionBytes + CallLedger::kCallBytes * (state.started - state.ended);
+      });
+  urgent_ = unexplained > limits_.unexplained_bytes / 2;
+  if (unexplained <= limits_.unexplained_bytes) return;
+  // By the share of all that a connection brought: that of one whose calls come is small, even
+  // while they wait beside an attack.
+  const auto guilt = [&](const State& state) {
+    const auto bytes = static_cast<double>(silent(state));
+    return bytes * bytes / static_cast<double>(std::max<int64_t>(1, state.bytes));
+  };
+  // What is closed holds its memory for a moment.  Those that stay cannot hold that much.
+  while (kByHeaderByte * Sum(silent) > limits_.unexplained_bytes) {
+    std::pair<const std::string, State>* most = nullptr;
+    for (auto& entry : states_) {
+      if (entry.second.doomed) continue;
+      if (most == nullptr || guilt(entry.second) > guilt(most->second)) most = &entry;
+    }
+    most->second.doomed = true;
+    verdicts.push_back({most->first, kGrowth});
+  }
+}
+
 std::vector<ConnectionWatch::Verdict> ConnectionWatch::Look(
-    const std::vector<Connection>& connections) {
+    const std::vector<Connection>& connections, int64_t held_bytes) {
   const auto now = Clock::now();
-  memory_ = PrivateBytes();
   ++look_;
   Meet(connections);
   std::vector<Verdict> verdicts;
   for (const Connection& connection : connections) {
     State& state = states_[connection.peer];
     if (state.doomed) continue;
-    if (connection.received_bytes != state.bytes) state.last_change = look_;
+    if (connection.read_bytes != state.bytes) state.last_change = look_;
     // Where nothing came, nothing began; but gRPC may read late what has come.
     const bool may_differ = look_ - state.last_change < kLooksForAll || look_ % kLooksForAll == 0 ||
                             state.started != state.ended;
     if (may_differ && state.socket_id != 0) ReadStreams(state);
-    came_ += connection.received_bytes - state.bytes;
-    state.bytes = connection.received_bytes;
+    state.silent += connection.read_bytes - state.bytes;
+    state.bytes = connection.read_bytes;
     const char* why = Judge(connection.peer, state, now);
     if (why == nullptr) continue;
     state.doomed = true;
@@ -215,19 +210,11 @@ std::vector<ConnectionWatch::Verdict> ConnectionWatch::Look(
   const auto silent = [](const State& state) {
     // With a stream open it has more than begun: many of them may hold little each.
     const int64_t allowed = state.started > state.ended ? 0 : kHandshakeBytes;
-    return std::max<int64_t>(0, state.bytes - state.bytes_at_call - allowed);
+    return std::max<int64_t>(0, state.silent - allowed);
   };
   Shrink(limits_.all_streams, streams, "streams", verdicts);
   Shrink(2 * limits_.silent_bytes, silent, "silent", verdicts);
-  const int64_t all_silent = Sum(silent);
-  grows_ = GrowsForNoReason(now, all_silent);
-  const auto growing = [&](const State& state) {
-    const auto silence = now - state.silent_since;
-    const bool slowly = silence >= kSlowGrowth && memory_ - state.memory_at_call >
-                                                      limits_.growth_bytes + kCopies * all_silent;
-    return slowly || (grows_ && silence >= kLongSilence) ? silent(state) : 0;
-  };
-  Shrink(limits_.growing_silent_bytes, growing, kGrowth, verdicts);
+  ShrinkUnexplained(held_bytes, silent, verdicts);
   return verdicts;
 }
 

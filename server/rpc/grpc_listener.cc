@@ -3,7 +3,6 @@
 
 #include <grpc/grpc.h>
 #include <grpc/support/time.h>
-#include <grpcpp/resource_quota.h>
 
 #include <algorithm>
 #include <cstring>
@@ -12,6 +11,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "server/rpc/grpc_memory.h"
 #include "server/system/listening_socket.h"
 
 namespace ulfd::server {
@@ -47,9 +47,6 @@ void Configure(const ServerConfig& settings, grpc::ServerBuilder& builder) {
   // What came on one connection is parsed at once before anybody else's: not megabytes of it.
   constexpr int kReadBytes = 64 << 10;
   set(GRPC_ARG_TCP_MAX_READ_CHUNK_SIZE, kReadBytes);
-  grpc::ResourceQuota quota;
-  quota.Resize(static_cast<size_t>(connections.memory_quota_bytes()));
-  builder.SetResourceQuota(quota);
   // gRPC 1.51 inflates a whole message before it looks at the limit; compressing costs more CPU
   // than the scores need.  Without the two filters, compressed requests come as they are, and are
   // refused.
@@ -74,7 +71,7 @@ WatchLimits Watched(const ServerConfig& settings) {
   return {.streams = MostStreams(settings),
           .all_streams = settings.connections().memory_quota_bytes() / 2 / CallLedger::kCallBytes,
           .silent_bytes = settings.connections().memory_quota_bytes() / 4,
-          .growth_bytes = settings.connections().memory_quota_bytes() / 8,
+          .unexplained_bytes = settings.connections().memory_quota_bytes() / 8,
           .lost_streams = settings.connections().max_lost_streams()};
 }
 
@@ -199,6 +196,7 @@ void GrpcListener::Collect(MetricPage& page) const {
         "reset (refused)",
         it == stats.closed.end() ? 0 : it->second, {{"why", why}});
   }
+  page.AddGauge("ulfd_grpc_bytes", "Memory that gRPC holds", GrpcBytes());
   page.AddCounter("ulfd_spare_receivers_total",
                   "Spare threads started because all that receive calls were kept busy, each by "
                   "one connection (endless headers, messages of many megabytes)",

@@ -212,6 +212,23 @@ def many_indexed_headers(site):
     site.hold()
 
 
+def _call(wire, path, block, body=None):
+    """A call's frames: without a message it never becomes one for the daemon."""
+    stream, wire.next_stream = wire.next_stream, wire.next_stream + 2
+    data = frame(http2.HEADERS, http2.END_HEADERS, stream, http2.call_headers(path) + block)
+    return data if body is None else data + frame(http2.DATA, http2.END_STREAM, stream, body)
+
+
+@attack("indexed headers between calls", "4 connections, 400 calls with 15 KB of them and no message, a Check after each")
+def indexed_headers_between_calls(site):
+    for _ in range(4):
+        wire = site.wire()
+        for _ in range(400):
+            if not site.push(wire, _call(wire, PREDICT, b"\x90" * 15500) + _call(wire, CHECK, b"", EMPTY)):
+                break
+    site.hold()
+
+
 @attack("a header of 10 MB", "one call with one header of 10 MB, complete; four connections")
 def large_header(site):
     block = http2.call_headers(PREDICT) + b"\0" + http2.header_block([("x-large", "x" * 10_000_000)])[1:]
