@@ -1171,7 +1171,19 @@ TEST_F(OnnxTest, EveryTruncationIsAnError) {
   }
   EXPECT_EQ(
       ConvertOnnx(dir_.Write("text.onnx", "no model"), dir_.File("o/1"), {}).status().message(),
-      dir_.File("text.onnx") + ": truncated, or not an ONNX model");
+      dir_.File("text.onnx") + ": truncated, or not an ONNX model, or of too many small parts");
+}
+
+// Two bytes of a file are an empty node, which takes a hundred.
+TEST_F(OnnxTest, AFileOfEmptyNodesTakesBoundedMemory) {
+  std::string bytes = "\x3a\x80\xa4\xe8\x03";  // A graph of 8 000 000 bytes.
+  constexpr int kNodes = 4'000'000;
+  for (int i = 0; i < kNodes; ++i) bytes.append("\x0a\x00", 2);
+  const std::string path = dir_.Write("nodes.onnx", bytes);
+  const LoadScope scope({});
+  EXPECT_EQ(ConvertOnnx(path, dir_.File("n/1"), {}).status().message(),
+            path + ": truncated, or not an ONNX model, or of too many small parts");
+  EXPECT_LT(scope.peak_bytes(), 200'000'000);
 }
 
 }  // namespace

@@ -12,6 +12,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/bounded_parse.h"
 #include "base/file.h"
 #include "base/status_macros.h"
 #include "base/text.h"
@@ -370,8 +371,9 @@ absl::StatusOr<OnnxModel> ReadOnnx(const std::string& path,
                                    const std::vector<std::string>& ad_inputs) {
   ASSIGN_OR_RETURN(const std::string bytes, ReadFile(path, kMaxFileBytes));
   OnnxModel model;
-  if (!model.proto.ParseFromString(bytes) || !model.proto.has_graph()) {
-    return absl::InvalidArgumentError(absl::StrCat(path, ": truncated, or not an ONNX model"));
+  if (!ParseBounded(bytes, model.proto) || !model.proto.has_graph()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(path, ": truncated, or not an ONNX model, or of too many small parts"));
   }
   const std::filesystem::path parent = std::filesystem::path(path).parent_path();
   const std::string directory = parent.empty() ? "." : parent.string();
