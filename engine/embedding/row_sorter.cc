@@ -187,7 +187,7 @@ absl::Status SortedRows::Next() {
   heap_.pop();
   ++runs_[run].next;
   RETURN_IF_ERROR(Offer(run));
-  if (empty() || hash() != before) return absl::OkStatus();
+  if (empty() || key() != before) return absl::OkStatus();
   // Equal keys are equal ids.
   return absl::InvalidArgumentError(absl::StrCat("id ", id_before, " has two rows"));
 }

@@ -73,7 +73,7 @@ class RowSorter final : public RowSink {
   // Room for the encoded row of `id`, among those that are sorted next.
   absl::StatusOr<char*> NextRecord(int64_t id);
   void NoteError(int64_t id, const char* encoded);
-  // By what the records are sorted.
+  // By what the records are sorted: HashKey, or the order of ids where there is a first_id.
   uint64_t KeyOf(int64_t id) const;
   // Sorts the rows in memory and appends them to the runs.
   absl::Status Spill();
@@ -106,8 +106,8 @@ class SortedRows {
   explicit SortedRows(const RowSorter& sorter);
   absl::Status Start();
   bool empty() const { return heap_.empty(); }
-  // Of the record: HashKey(id()), if the sorter has no first_id().
-  uint64_t hash() const { return heap_.top().first; }
+  // What the record is sorted by: RowSorter::KeyOf its id.
+  uint64_t key() const { return heap_.top().first; }
   const char* record() const { return runs_[heap_.top().second].At(record_bytes_); }
   int64_t id() const;
   const char* row() const { return record() + sizeof(int64_t); }

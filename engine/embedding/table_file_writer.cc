@@ -154,8 +154,8 @@ absl::Status TableFileWriter::WriteParts(uint64_t begin, int64_t rows, SortedRow
                                          PerfectHashBuilder& hash, Slots& slots) {
   int64_t done = 0;
   for (size_t part = 0; part < hash.shape().parts; ++part) {
-    for (; !sorted.empty() && hash.PartOf(sorted.hash()) == part; ++done) {
-      slots.Add(sorted.hash(), sorted.record());
+    for (; !sorted.empty() && hash.PartOf(sorted.key()) == part; ++done) {
+      slots.Add(sorted.key(), sorted.record());
       RETURN_IF_ERROR(sorted.Next());
     }
     ASSIGN_OR_RETURN(const absl::Span<const char> bytes, slots.Place(part, hash));
