@@ -30,17 +30,6 @@ void LatencyHistogram::Record(int64_t ns, int64_t count) {
   max_ = std::max(max_, ns);
 }
 
-void LatencyHistogram::Add(const LatencyHistogram& other) {
-  if (other.counts_.size() > counts_.size()) counts_.resize(other.counts_.size());
-  for (size_t i = 0; i < other.counts_.size(); ++i) counts_[i] += other.counts_[i];
-  count_ += other.count_;
-  sum_ += other.sum_;
-  min_ = std::min(min_, other.min_);
-  max_ = std::max(max_, other.max_);
-}
-
-void LatencyHistogram::Clear() { *this = LatencyHistogram(bits_); }
-
 double LatencyHistogram::mean() const {
   return count_ == 0 ? 0 : sum_ / static_cast<double>(count_);
 }

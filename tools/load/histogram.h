@@ -18,9 +18,6 @@ class LatencyHistogram {
   explicit LatencyHistogram(int precision_bits = 10) : bits_(precision_bits) {}
 
   void Record(int64_t ns, int64_t count = 1);
-  // REQUIRES: the same precision.
-  void Add(const LatencyHistogram& other);
-  void Clear();
 
   int64_t count() const { return count_; }
   int64_t min() const { return count_ == 0 ? 0 : min_; }  // Exact.

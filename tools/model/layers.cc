@@ -2,13 +2,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cstdio>
 #include <filesystem>
-#include <fstream>
 #include <string>
 #include <system_error>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "base/text_file.h"
 #include "engine/layers/registry.h"
 #include "tools/cli/commands.h"
 #include "tools/model/layer_docs.h"
@@ -31,12 +31,7 @@ absl::Status WriteExample(const engine::LayerType& type, const std::string& dire
   std::filesystem::create_directories(path, error);
   if (error) return absl::UnavailableError(absl::StrCat(directory, ": ", error.message()));
   for (const ExampleFile& file : LayerExample(type)) {
-    std::ofstream out(path / file.name, std::ios::binary);
-    out << file.content;
-    if (!out.flush()) {
-      return absl::UnavailableError(
-          absl::StrCat((path / file.name).string(), ": cannot be written"));
-    }
+    RETURN_IF_ERROR(WriteTextFile(path / file.name, file.content));
   }
   return absl::OkStatus();
 }

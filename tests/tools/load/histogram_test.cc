@@ -71,21 +71,6 @@ TEST(LatencyHistogram, buckets_tile_the_range) {
   EXPECT_EQ(total, 1000);
 }
 
-TEST(LatencyHistogram, sums) {
-  LatencyHistogram a, b, both;
-  Random random(3);
-  for (int i = 0; i < 1000; ++i) {
-    const auto v = static_cast<int64_t>(random.Below(1 << 30));
-    (i % 2 ? a : b).Record(v);
-    both.Record(v);
-  }
-  a.Add(b);
-  EXPECT_EQ(a.count(), both.count());
-  EXPECT_EQ(a.max(), both.max());
-  EXPECT_EQ(a.min(), both.min());
-  for (const double q : {0.1, 0.5, 0.99}) EXPECT_EQ(a.Quantile(q), both.Quantile(q));
-}
-
 // The textbook case: a server answers in 1 ms, except that it once hangs for 100 s.  A client that
 // waits for replies sends 100,000 calls in the good 100 s and a single one in the bad 100 s.
 TEST(LatencyHistogram, correction_gives_the_hang_its_weight) {
