@@ -21,6 +21,7 @@
 #include "absl/strings/strip.h"
 #include "base/load_scope.h"
 #include "base/status_macros.h"
+#include "base/text_file.h"
 #include "engine/directory/onnx_directory.h"
 #include "engine/weights/digest.h"
 #include "server/models/quarantine.h"
@@ -50,13 +51,6 @@ std::string ReadLine(const std::string& path) {
   std::string line;
   std::getline(file, line);
   return line;
-}
-
-absl::Status WriteLine(const std::string& path, const std::string& line) {
-  std::ofstream file(path);
-  file << line << '\n' << std::flush;
-  return file.good() ? absl::OkStatus()
-                     : absl::UnavailableError(absl::StrCat(path, ": cannot be written"));
 }
 
 absl::Status CheckUsable(const std::string& directory, absl::StatusCode code) {
@@ -185,20 +179,18 @@ absl::StatusOr<std::string> OnnxConversion::Convert(const std::string& source,
   hasher.Add(content);
   const std::string made = absl::StrCat(directory_, "/", hasher.Hex(), "-", ULFD_VERSION);
   RemoveLeftovers(source, made);
+  const std::string line = absl::StrCat(source, "\n");
   if (!fs::exists(made, error)) {
     const fs::path unfinished = fs::path(directory_) / kUnfinished;
     // Also where the limits of the load end it by an exception.
     const absl::Cleanup remove = [&unfinished] { Remove(unfinished); };
     const std::string out = (unfinished / "model").string();
-    absl::Status status = Run(source, out, rules);
-    if (status.ok()) status = WriteLine(absl::StrCat(out, "/", kSourceFile), source);
-    if (status.ok()) {
-      fs::rename(out, made, error);
-      if (error) status = absl::UnavailableError(absl::StrCat(made, ": ", error.message()));
-    }
-    RETURN_IF_ERROR(status);
+    RETURN_IF_ERROR(Run(source, out, rules));
+    RETURN_IF_ERROR(WriteTextFile(absl::StrCat(out, "/", kSourceFile), line));
+    fs::rename(out, made, error);
+    if (error) return absl::UnavailableError(absl::StrCat(made, ": ", error.message()));
   } else {
-    RETURN_IF_ERROR(WriteLine(absl::StrCat(made, "/", kSourceFile), source));
+    RETURN_IF_ERROR(WriteTextFile(absl::StrCat(made, "/", kSourceFile), line));
   }
   return made;
 }

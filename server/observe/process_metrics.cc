@@ -5,24 +5,16 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include <fstream>
 #include <optional>
-#include <sstream>
 #include <string>
 
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_split.h"
+#include "base/text_file.h"
 
 namespace ulfd::server {
 namespace {
-
-std::string ReadAll(const char* path) {
-  std::ifstream file(path);
-  std::ostringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
 
 // Field `number` of proc(5)'s stat, counted from 1.  The second one, the program's name, may hold
 // spaces.
@@ -37,7 +29,7 @@ std::optional<double> StatField(const std::string& stat, size_t number) {
 }
 
 std::optional<double> BootTime() {
-  const std::string stat = ReadAll("/proc/stat");
+  const std::string stat = ReadFileOrPipe("/proc/stat").value_or("");
   for (absl::string_view line : absl::StrSplit(stat, '\n')) {
     double value = 0;
     if (absl::StartsWith(line, "btime ") && absl::SimpleAtod(line.substr(6), &value)) return value;
@@ -60,7 +52,7 @@ void CollectProcessMetrics(MetricPage& page) {
   const auto gauge = [&](const char* name, const char* help, std::optional<double> value) {
     if (value) page.AddGauge(name, help, *value);
   };
-  const std::string stat = ReadAll("/proc/self/stat");
+  const std::string stat = ReadFileOrPipe("/proc/self/stat").value_or("");
   const double ticks = static_cast<double>(sysconf(_SC_CLK_TCK));
   const double page_bytes = static_cast<double>(sysconf(_SC_PAGESIZE));
   const auto user = StatField(stat, 14), system = StatField(stat, 15), start = StatField(stat, 22);
