@@ -96,10 +96,11 @@ TEST(IdiomsTest, Sigmoids) {
       {"a = Mul none x; b = Exp a; c = Add one b; y = Div one c", "Sigmoid"},
       {"a = Sub zero x; b = Exp a; c = Add one b; y = Pow c none", "Sigmoid"},
       {"b = Exp x; c = Add one b; y = Div b c", "Sigmoid"},
+      {"b = Exp x; c = Add one b; y = Div one c", "Neg Sigmoid"},
+      {"b = Exp x; c = Add one b; y = Reciprocal c", "Neg Sigmoid"},
       {"b = Exp x; c = Add one b; y = Log c", "Softplus"},
       // Not of the same x, or another number.
       {"b = Exp x; c = Exp z; d = Add one c; y = Div b d", "Exp Exp Add Div"},
-      {"b = Exp x; c = Add one b; y = Div one c", "Exp Add Div"},
       {"a = Neg x; b = Exp a; c = Add none b; y = Reciprocal c", "Neg Exp Add Reciprocal"},
       // Read elsewhere.
       {"a = Neg x; b = Exp a; c = Add b one; d = Reciprocal c; y = Add d b", "Neg Exp Sigmoid Add"},

@@ -33,6 +33,7 @@ def sigmoids(g):
         g.output(g.node("Pow", [below, number(g, -1)], 1 / below.array))
         g.output(g.binary("Mul", x, unary(g, "Reciprocal", below, 1 / below.array)))
     above = exponential(g, x)
+    g.output(g.binary("Div", number(g, 1), g.binary("Add", above, number(g, 1))))
     g.output(g.binary("Div", above, g.binary("Add", number(g, 1), above)))
     g.output(unary(g, "Log", g.binary("Add", number(g, 1), above), np.log(1 + above.array)))
 

@@ -48,12 +48,15 @@ class IdiomReader : public PatternReader {
     const Node* const exp = sum == nullptr ? nullptr : MakerOf(Beside(*sum, 1), "Exp", 1);
     return exp == nullptr ? "" : exp->input(0);
   }
+  // 1 / (1 + exp(x)) is the sigmoid of -x.
+  bool InverseOf(const Node& node, const std::string& below) {
+    const std::string x = ExponentBesideOne(below), negated = Negated(x);
+    return !x.empty() && Be(node, "Sigmoid", {negated.empty() ? Make(node, "Neg", {x}) : negated});
+  }
   bool Ratio(const Node& node, const std::string& above, const std::string& below) {
-    const std::string x = ExponentBesideOne(below);
-    if (const std::string negated = Negated(x); !negated.empty()) {  // 1 / (1 + exp(-x)).
-      return IsNumber(above, 1) ? Be(node, "Sigmoid", {negated})
-                                : Be(node, "Mul", {above, Make(node, "Sigmoid", {negated})});
-    }
+    const std::string x = ExponentBesideOne(below), negated = Negated(x);
+    if (IsNumber(above, 1)) return InverseOf(node, below);
+    if (!negated.empty()) return Be(node, "Mul", {above, Make(node, "Sigmoid", {negated})});
     const Node* const exp = MakerOf(above, "Exp", 1);
     if (exp == nullptr) return false;
     if (x == exp->input(0)) return Be(node, "Sigmoid", {x});
@@ -151,10 +154,7 @@ class IdiomReader : public PatternReader {
     return false;
   }
 
-  bool Reciprocal(const Node& node) {
-    const std::string x = Negated(ExponentBesideOne(node.input(0)));
-    return !x.empty() && Be(node, "Sigmoid", {x});
-  }
+  bool Reciprocal(const Node& node) { return InverseOf(node, node.input(0)); }
   bool Pow(const Node& node) { return IsNumber(node.input(1), -1) && Reciprocal(node); }
 
   bool Log(const Node& node) {
