@@ -304,7 +304,12 @@ class SliceRows final : public Layer {
         for (int64_t o = 0; o < outer; ++o) {
           for (const Copy& copy : copies) {
             const size_t bytes = copy.elements * element;
-            std::memcpy(to, from + (copy.offset + o * copy.elements) * element, bytes);
+            const char* const piece = from + (copy.offset + o * copy.elements) * element;
+            if (bytes == sizeof(float)) {  // One number, as columns are: no call.
+              std::memcpy(to, piece, sizeof(float));
+            } else {
+              std::memcpy(to, piece, bytes);
+            }
             to += bytes;
           }
         }
