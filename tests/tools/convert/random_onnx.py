@@ -24,6 +24,7 @@ try:
     import patterns_idioms
     import patterns_ids
     import patterns_layers
+    import patterns_quantised
     import patterns_rows
     import patterns_user
     from random_graph import Graph
@@ -34,7 +35,7 @@ except ImportError as error:
 
 TOLERANCE = 1e-5
 FAMILIES = (patterns_idioms, patterns_ids, patterns_rows, patterns_user, patterns_heads,
-            patterns_layers, patterns_composites)
+            patterns_layers, patterns_composites, patterns_quantised)
 # Of the random graphs; 15 % are seen.
 MAX_REFUSED = 0.2
 

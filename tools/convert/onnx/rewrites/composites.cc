@@ -222,7 +222,7 @@ void WriteComposites(onnx::GraphProto& graph, int64_t opset) {
 
 std::string WhyNot(const Node& node) {
   const std::string& domain = node.domain();
-  if (node.op_type() == "DynamicQuantizeLinear") {
+  if (IsOneOf(node.op_type(), {"DynamicQuantizeLinear", "DynamicQuantizeMatMul"})) {
     return "quantises by the largest value of the request's rows, so that an ad's score depends on "
            "the others; convert the model as it was before it was quantised (precision: INT8 of "
            "the manifest quantises it here)";

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/strip.h"
 #include "tools/convert/onnx/model/constant.h"
 #include "tools/convert/onnx/model/functions.h"
 #include "tools/convert/onnx/rewrites/composite_writer.h"
@@ -31,6 +32,79 @@ std::optional<std::pair<float, float>> RangeOf(int type) {
   }
 }
 
+// Entries with one scale.
+constexpr int64_t kMostBlock = 1 << 12;
+
+// Which inputs are a value, its scale and its zero.
+struct Operand {
+  int x, scale, zero;
+  int64_t axis = 0;  // Of scales, if there are several.
+};
+
+std::optional<Constant> ConstantOf(CompositeWriter& w, const Node& node, int i) {
+  const onnx::TensorProto* const tensor = Has(node, i) ? w.FindTensor(node.input(i)) : nullptr;
+  if (tensor == nullptr) return std::nullopt;
+  absl::StatusOr<Constant> constant = ReadTensor(*tensor);
+  return constant.ok() ? std::optional(*std::move(constant)) : std::nullopt;
+}
+
+// Which scale an element has: of one axis [.., axis, inner], of which each block has its own.
+struct Scales {
+  int64_t axis = 1, inner = 1, block = 1;
+  bool of_axis = false;  // Whether they are of the axis alone.
+  int64_t PlaceOf(int64_t i) const {
+    const int64_t blocks = (axis + block - 1) / block, at = i / inner % axis / block;
+    return of_axis ? at : (i / inner / axis * blocks + at) * inner + i % inner;
+  }
+};
+
+std::optional<Scales> ScalesOf(const Node& node, const Operand& of,
+                               const std::vector<int64_t>& sizes, const Constant& scale) {
+  const auto rank = static_cast<int64_t>(sizes.size());
+  const int64_t axis = of.axis < 0 ? of.axis + rank : of.axis, count = scale.elements();
+  const int64_t block = IntAttribute(node, "block_size", 0);
+  if (count < 1 || !scale.is_float || block < 0 || block > kMostBlock) return std::nullopt;
+  if (count == 1 && block == 0) return Scales{.of_axis = true};
+  if (axis < 0 || axis >= rank) return std::nullopt;
+  Scales scales = {.axis = sizes[static_cast<size_t>(axis)], .of_axis = block == 0};
+  for (int64_t d = axis + 1; d < rank; ++d) scales.inner *= sizes[static_cast<size_t>(d)];
+  if (block == 0) return count == scales.axis ? std::optional(scales) : std::nullopt;
+  scales.block = block;
+  std::vector<int64_t> wanted = sizes;
+  wanted[static_cast<size_t>(axis)] = (scales.axis + block - 1) / block;
+  return scale.sizes() == wanted ? std::optional(scales) : std::nullopt;
+}
+
+std::string Shaped(CompositeWriter& w, const Node& node, const std::vector<float>& values,
+                   const std::vector<int64_t>& sizes) {
+  return w.Make(node, "Reshape",
+                {w.Floats(node.output(0), values), w.Integers(node.output(0), sizes)});
+}
+
+// Weights, at once: they may be large, and have a scale per entry or block of any axis.
+std::optional<std::string> DequantisedConstant(CompositeWriter& w, const Node& node,
+                                               const Operand& of) {
+  const std::optional<Constant> whole = ConstantOf(w, node, of.x),
+                                by = ConstantOf(w, node, of.scale),
+                                from = ConstantOf(w, node, of.zero);
+  if (!whole.has_value() || !by.has_value() || from.has_value() != Has(node, of.zero)) {
+    return std::nullopt;
+  }
+  const std::optional<Scales> scales = ScalesOf(node, of, whole->sizes(), *by);
+  if (!scales.has_value() || (from.has_value() && from->elements() != by->elements())) {
+    return std::nullopt;
+  }
+  std::vector<float> values;
+  const int64_t count = whole->elements();
+  values.reserve(static_cast<size_t>(count));
+  for (int64_t i = 0; i < count; ++i) {
+    const int64_t at = scales->PlaceOf(i);
+    const float zero = from.has_value() ? from->number(at) : 0;
+    values.push_back((whole->number(i) - zero) * by->f32(at));
+  }
+  return Shaped(w, node, values, whole->sizes());
+}
+
 // Whole numbers (scales, places of zero) as floats that x broadcasts with: of one number, or of
 // one for each entry of the last axis.
 std::optional<std::string> PerAxis(CompositeWriter& w, const Node& node, int i, int64_t axis) {
@@ -42,13 +116,15 @@ std::optional<std::string> PerAxis(CompositeWriter& w, const Node& node, int i, 
   return w.Float(node, node.input(i));
 }
 
-std::optional<std::string> Dequantised(CompositeWriter& w, const Node& node, int x, int scale,
-                                       int zero, int64_t axis) {
-  const std::optional<std::string> by = PerAxis(w, node, scale, axis);
+std::optional<std::string> Dequantised(CompositeWriter& w, const Node& node, const Operand& of) {
+  const std::optional<std::string> constant = DequantisedConstant(w, node, of);
+  if (constant.has_value()) return constant;
+  if (IntAttribute(node, "block_size", 0) != 0) return std::nullopt;
+  const std::optional<std::string> by = PerAxis(w, node, of.scale, of.axis);
   if (!by.has_value()) return std::nullopt;
-  std::string whole = w.Float(node, node.input(x));
-  if (Has(node, zero)) {
-    const std::optional<std::string> from = PerAxis(w, node, zero, axis);
+  std::string whole = w.Float(node, node.input(of.x));
+  if (Has(node, of.zero)) {
+    const std::optional<std::string> from = PerAxis(w, node, of.zero, of.axis);
     if (!from.has_value()) return std::nullopt;
     whole = w.Make(node, "Sub", {whole, *from});
   }
@@ -76,46 +152,12 @@ bool AddQuantised(CompositeWriter& w, const Node& node, const std::string& x, in
 }
 
 bool Quantize(CompositeWriter& w, const Node& node) {
-  return AddQuantised(w, node, node.input(0), 1, 2, IntAttribute(node, "axis", 1));
-}
-
-// Weights, at once: they may be large, and have a scale per entry of any axis.
-bool DequantizeConstant(CompositeWriter& w, const Node& node) {
-  std::optional<Constant> parts[3];
-  for (int i = 0; i < std::min(3, node.input_size()); ++i) {
-    const onnx::TensorProto* const tensor = w.FindTensor(node.input(i));
-    if (tensor == nullptr) return node.input(i).empty() && i == 2;
-    absl::StatusOr<Constant> constant = ReadTensor(*tensor);
-    if (!constant.ok()) return false;
-    parts[i] = *std::move(constant);
-  }
-  const std::vector<int64_t> sizes = parts[0]->sizes();
-  int64_t axis = IntAttribute(node, "axis", 1), inner = 1;
-  const auto rank = static_cast<int64_t>(sizes.size());
-  if (axis < 0) axis += rank;
-  const int64_t scales = parts[1]->elements();
-  if (scales < 1 || !parts[1]->is_float) return false;
-  if (scales > 1 && (axis < 0 || axis >= rank || sizes[static_cast<size_t>(axis)] != scales)) {
-    return false;
-  }
-  for (int64_t d = axis + 1; scales > 1 && d < rank; ++d) inner *= sizes[static_cast<size_t>(d)];
-  if (parts[2].has_value() && parts[2]->elements() != scales) return false;
-  std::vector<float> values;
-  const int64_t count = parts[0]->elements();
-  values.reserve(static_cast<size_t>(count));
-  for (int64_t i = 0; i < count; ++i) {
-    const int64_t at = scales > 1 ? i / inner % scales : 0;
-    const double zero = parts[2].has_value() ? parts[2]->number(at) : 0;
-    values.push_back(static_cast<float>(parts[0]->number(i) - zero) * parts[1]->f32(at));
-  }
-  const std::string flat = w.Floats(node.output(0), values);
-  w.Add(node, "Reshape", {flat, w.Integers(node.output(0), sizes)}, node.output(0));
-  return true;
+  return IntAttribute(node, "block_size", 0) == 0 &&
+         AddQuantised(w, node, node.input(0), 1, 2, IntAttribute(node, "axis", 1));
 }
 
 bool Dequantize(CompositeWriter& w, const Node& node) {
-  if (DequantizeConstant(w, node)) return true;
-  const auto out = Dequantised(w, node, 0, 1, 2, IntAttribute(node, "axis", 1));
+  const auto out = Dequantised(w, node, {0, 1, 2, IntAttribute(node, "axis", 1)});
   if (out.has_value()) w.Add(node, "Identity", {*out}, node.output(0));
   return out.has_value();
 }
@@ -133,16 +175,172 @@ bool IntegerProduct(CompositeWriter& w, const Node& node) {
   return true;
 }
 
-bool QuantisedProduct(CompositeWriter& w, const Node& node) {
-  const auto a = Dequantised(w, node, 0, 1, 2, 0), b = Dequantised(w, node, 3, 4, 5, -1);
-  return a.has_value() && b.has_value() &&
-         AddQuantised(w, node, w.Make(node, "MatMul", {*a, *b}), 6, 7, 0);
+// ------------------------------------------------------- operators on quantised values
+
+// The operator of which QLinearOP is the quantised one, of these values; empty: one of them is
+// quantised in a way that is not known.
+std::string Plain(CompositeWriter& w, const Node& node, const std::vector<Operand>& operands) {
+  std::vector<std::string> inputs;
+  for (const Operand& operand : operands) {
+    const std::optional<std::string> value = Dequantised(w, node, operand);
+    if (!value.has_value()) return "";
+    inputs.push_back(*value);
+  }
+  const std::string op(absl::StripPrefix(node.op_type(), "QLinear"));
+  const std::string out = w.Fresh(node.output(0));
+  Node& plain = w.Add(node, op.c_str(), inputs, out);
+  for (const onnx::AttributeProto& attribute : node.attribute()) {
+    if (attribute.name() != "opset" && attribute.name() != "channels_last") {
+      *plain.add_attribute() = attribute;
+    }
+  }
+  return IntAttribute(node, "channels_last", 0) == 0 ? out : "";
+}
+
+bool OfOne(CompositeWriter& w, const Node& node) {
+  const std::string y = Plain(w, node, {{0, 1, 2}});
+  return !y.empty() && AddQuantised(w, node, y, 3, 4, 0);
+}
+
+bool OfTwo(CompositeWriter& w, const Node& node) {
+  const std::string y = Plain(w, node, {{0, 1, 2}, {3, 4, 5, -1}});
+  return !y.empty() && AddQuantised(w, node, y, 6, 7, 0);
+}
+
+bool OfSeveral(CompositeWriter& w, const Node& node) {
+  constexpr int kFirst = 2, kEach = 3;
+  std::vector<Operand> operands;
+  for (int i = kFirst; i + kEach <= node.input_size(); i += kEach) {
+    operands.push_back({i, i + 1, i + 2});
+  }
+  const std::string y = Plain(w, node, operands);
+  return !y.empty() && AddQuantised(w, node, y, 0, 1, 0);
+}
+
+// A bias has the scales of both sides, multiplied.
+std::string Bias(CompositeWriter& w, const Node& node, int bias) {
+  const std::string by = w.Make(node, "Mul", {w.Float(node, node.input(1)), node.input(4)});
+  return w.Make(node, "Mul", {w.Float(node, node.input(bias)), by});
+}
+
+bool Convolution(CompositeWriter& w, const Node& node) {
+  constexpr int kBias = 8;
+  const auto x = Dequantised(w, node, {0, 1, 2}), weight = Dequantised(w, node, {3, 4, 5, 0});
+  if (!x.has_value() || !weight.has_value()) return false;
+  std::vector<std::string> inputs = {*x, *weight};
+  if (Has(node, kBias)) inputs.push_back(Bias(w, node, kBias));
+  const std::string y = w.Fresh(node.output(0));
+  *w.Add(node, "Conv", inputs, y).mutable_attribute() = node.attribute();
+  return AddQuantised(w, node, y, 6, 7, 0);
+}
+
+bool Gemm(CompositeWriter& w, const Node& node) {
+  constexpr int kBias = 6, kScale = 7, kZero = 8;
+  const bool transposed = IntAttribute(node, "transB", 0) != 0;
+  const auto x = Dequantised(w, node, {0, 1, 2});
+  const auto weight = Dequantised(w, node, {3, 4, 5, transposed ? 0 : 1});
+  if (!x.has_value() || !weight.has_value()) return false;
+  std::vector<std::string> inputs = {*x, *weight};
+  if (Has(node, kBias)) inputs.push_back(Bias(w, node, kBias));
+  const bool quantised = Has(node, kScale);
+  const std::string y = quantised ? w.Fresh(node.output(0)) : node.output(0);
+  Node& plain = w.Add(node, "Gemm", inputs, y);
+  *plain.mutable_attribute() = node.attribute();
+  SetFloat(plain, "beta", FloatAttribute(node, "alpha", 1));
+  return !quantised || AddQuantised(w, node, y, kScale, kZero, 0);
+}
+
+bool AddProduct(CompositeWriter& w, const Node& node, const std::string& a, const std::string& b,
+                int bias) {
+  std::string y = w.Make(node, "MatMul", {a, b});
+  if (Has(node, bias)) y = w.Make(node, "Add", {y, node.input(bias)});
+  w.Add(node, "Identity", {y}, node.output(0));
+  return true;
+}
+
+bool ProductInFloats(CompositeWriter& w, const Node& node) {
+  constexpr int kBias = 6;
+  const auto a = Dequantised(w, node, {0, 2, 4}), b = Dequantised(w, node, {1, 3, 5, -1});
+  return a.has_value() && b.has_value() && AddProduct(w, node, *a, *b, kBias);
+}
+
+// Weights [n, blocks, bytes] of a few bits each, lowest first, a scale and a zero per block.
+struct Packed {
+  int64_t k, n, bits, block;
+  Constant weight, scale;
+  std::optional<Constant> zero;
+
+  int64_t blocks() const { return (k + block - 1) / block; }
+  int64_t bytes_of_zeros() const { return (blocks() * bits + 7) / 8; }
+  bool Fits() const {
+    constexpr int64_t kMost = 1 << 24;
+    if (k < 1 || n < 1 || block < 1 || k > kMost || n > kMost || block > kMostBlock ||
+        (bits != 2 && bits != 4 && bits != 8) || block * bits % 8 != 0 || weight.is_float ||
+        weight.elements() != n * blocks() * block * bits / 8 || !scale.is_float ||
+        scale.elements() != n * blocks()) {
+      return false;
+    }
+    return !zero.has_value() ||
+           zero->elements() == n * (zero->is_float ? blocks() : bytes_of_zeros());
+  }
+  float Part(const Constant& packed, int64_t first, int64_t i) const {
+    const int64_t byte = packed.dim(first + i * bits / 8).value();
+    return static_cast<float>((byte >> (i * bits % 8)) & ((1 << bits) - 1));
+  }
+  float Zero(int64_t column, int64_t at) const {
+    if (!zero.has_value()) return static_cast<float>(1 << (bits - 1));
+    return zero->is_float ? zero->f32(column * blocks() + at)
+                          : Part(*zero, column * bytes_of_zeros(), at);
+  }
+  std::vector<float> Values() const {
+    std::vector<float> values;
+    values.reserve(static_cast<size_t>(k * n));
+    for (int64_t i = 0; i < k; ++i) {
+      for (int64_t column = 0; column < n; ++column) {
+        const int64_t at = column * blocks() + i / block;
+        const float whole = Part(weight, at * block * bits / 8, i % block);
+        values.push_back((whole - Zero(column, i / block)) * scale.f32(at));
+      }
+    }
+    return values;
+  }
+};
+
+bool ProductOfBits(CompositeWriter& w, const Node& node) {
+  constexpr int kZero = 3, kOrder = 4, kBias = 5;
+  std::optional<Constant> weight = ConstantOf(w, node, 1), scale = ConstantOf(w, node, 2);
+  if (!weight.has_value() || !scale.has_value() || Has(node, kOrder)) return false;
+  const Packed packed = {.k = IntAttribute(node, "K", 0),
+                         .n = IntAttribute(node, "N", 0),
+                         .bits = IntAttribute(node, "bits", 4),
+                         .block = IntAttribute(node, "block_size", 0),
+                         .weight = *std::move(weight),
+                         .scale = *std::move(scale),
+                         .zero = ConstantOf(w, node, kZero)};
+  if (!packed.Fits() || packed.zero.has_value() != Has(node, kZero)) return false;
+  const std::string right = Shaped(w, node, packed.Values(), {packed.k, packed.n});
+  return AddProduct(w, node, node.input(0), right, kBias);
 }
 
 constexpr Composite kRows[] = {
-    {kMicrosoft, "QuantizeLinear", 2, Quantize}, {kMicrosoft, "DequantizeLinear", 2, Dequantize},
-    {"", "QuantizeLinear", 2, Quantize},         {"", "DequantizeLinear", 2, Dequantize},
-    {"", "MatMulInteger", 2, IntegerProduct},    {"", "QLinearMatMul", 8, QuantisedProduct},
+    {"", "QuantizeLinear", 2, Quantize},
+    {"", "DequantizeLinear", 2, Dequantize},
+    {"", "MatMulInteger", 2, IntegerProduct},
+    {"", "QLinearMatMul", 8, OfTwo},
+    {"", "QLinearConv", 8, Convolution},
+    {kMicrosoft, "QuantizeLinear", 2, Quantize},
+    {kMicrosoft, "DequantizeLinear", 2, Dequantize},
+    {kMicrosoft, "QLinearAdd", 7, OfTwo},
+    {kMicrosoft, "QLinearMul", 7, OfTwo},
+    {kMicrosoft, "QLinearSigmoid", 4, OfOne},
+    {kMicrosoft, "QLinearLeakyRelu", 4, OfOne},
+    {kMicrosoft, "QLinearSoftmax", 4, OfOne},
+    {kMicrosoft, "QLinearAveragePool", 4, OfOne},
+    {kMicrosoft, "QLinearGlobalAveragePool", 4, OfOne},
+    {kMicrosoft, "QLinearConcat", 5, OfSeveral},
+    {kMicrosoft, "QGemm", 6, Gemm},
+    {kMicrosoft, "MatMulIntegerToFloat", 4, ProductInFloats},
+    {kMicrosoft, "MatMulNBits", 3, ProductOfBits},
 };
 
 }  // namespace
