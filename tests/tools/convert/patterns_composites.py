@@ -350,6 +350,25 @@ def encoders(g):
          imputed_value_floats=[1.0, 2.0, 3.0], replaced_value_float=0.0)
 
 
+def encoded_labels(g):
+    """Ids that are numbered anew and looked up, and ids that stand for numbers."""
+    ids = g.input("i", g.random.randint(0, 12, (ADS,)))
+    labels, numbers_of = {2: 3, 5: 1, 9: 2}, {2: 0.5, 5: -1.0, 9: 4.0}
+    g.domains[ML] = 1
+    new = np.array([labels.get(i, 0) for i in ids.array])
+    place = raw(g, "LabelEncoder", [ids], new, domain=ML, keys_int64s=list(labels),
+                values_int64s=list(labels.values()), default_int64=0)
+    table = g.constant(numbers(g, 4, 3))
+    g.output(g.node("Gather", [table, place], table.array[new]))
+    call(g, ML, "LabelEncoder", [ids], [numbers_of.get(i, 7.0) for i in ids.array],
+         keys_int64s=list(numbers_of), values_floats=list(numbers_of.values()), default_float=7.0)
+
+
+def labels_far_apart(g):
+    ids = g.input("i", g.random.randint(0, 12, (ADS,)))
+    call(g, ML, "LabelEncoder", [ids], ids.array, keys_int64s=[1, 1 << 40], values_floats=[1.0, 2.0])
+
+
 def labels_of_classes(g):
     """scikit-learn's classifiers: the label of the best class, from a list of them."""
     x = g.input("x", numbers(g, ADS, 3))
@@ -391,10 +410,11 @@ def norms_and_choices(g):
 
 PATTERNS = [fused_activations, fused_products, rows_behind_steps, fused_norms, root_mean_square,
             fused_attention, padded_attention, attention_of_set_23, turned_by_places,
-            quantised_weights, scales_of_integers, quantised_activations,
+            quantised_weights, scales_of_integers, quantised_activations, encoded_labels,
             scalers_and_linear_models, trees, encoders, labels_of_classes, norms_and_choices]
 REFUSED = [(quantised_by_the_request, "as it was before it was quantised"),
            (scales_of_nothing, "DequantizeLinear"),
+           (labels_far_apart, "labels that are integers"),
            (maps, "zipmap: False"), (trees_with_a_cycle, "with a cycle"),
            (transformed_regression, "without post_transform"),
            (unknown_fusion, "convert the model that it was made of")]

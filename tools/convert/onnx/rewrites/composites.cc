@@ -239,6 +239,9 @@ std::string WhyNot(const Node& node) {
     return "runtimes disagree on a regression's post_transform and on the label of two classes "
            "that both have leaves; strings are no labels here, and trees are added or averaged";
   }
+  if (node.op_type() == "LabelEncoder") {
+    return "labels that are integers, each once, within a million of each other, are encoded";
+  }
   if (domain == kMl) {
     return absl::StrCat("no converter for this of ", domain,
                         ": linear models (a regression without post_transform, on which "

@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <cmath>
+#include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -92,6 +94,70 @@ bool OneHotOf(CompositeWriter& w, const Node& node) {
   w.AddOnAxis(node, "Unsqueeze", x, -1, wide);
   const std::string same = w.Make(node, "Equal", {wide, w.Integers(wide, categories)});
   w.Add(node, "Identity", {w.Float(node, same)}, node.output(0));
+  return true;
+}
+
+// A list of integers or floats, which newer operator sets have as a tensor.
+std::optional<Constant> ListOf(const Node& node, const std::string& name) {
+  const onnx::AttributeProto* const tensor = FindAttribute(node, absl::StrCat(name, "_tensor"));
+  if (tensor != nullptr) {
+    absl::StatusOr<Constant> list = ReadTensor(tensor->t());
+    return list.ok() ? std::optional(*std::move(list)) : std::nullopt;
+  }
+  const std::vector<int64_t> whole = IntsAttribute(node, absl::StrCat(name, "_int64s").c_str());
+  const std::vector<float> floats = FloatsAttribute(node, absl::StrCat(name, "_floats").c_str());
+  if (whole.empty() && floats.empty()) return std::nullopt;
+  if (whole.empty()) return FloatConstant({static_cast<int64_t>(floats.size())}, floats);
+  std::vector<engine::Dim> values;
+  for (const int64_t value : whole) values.push_back(engine::Dim::Of(value));
+  return IntConstant({static_cast<int64_t>(whole.size())}, values);
+}
+
+// Integers that are looked up in a list from the least key to the largest, with the default where
+// there is no key, and on either side.
+bool EncodeLabels(CompositeWriter& w, const Node& node) {
+  constexpr int64_t kMost = 1 << 20;
+  const std::optional<Constant> keys = ListOf(node, "keys"), values = ListOf(node, "values");
+  if (!keys.has_value() || keys->is_float || !values.has_value() || keys->elements() == 0 ||
+      keys->elements() != values->elements()) {
+    return false;
+  }
+  const absl::StatusOr<std::vector<int64_t>> labels = keys->ToInts();
+  if (!labels.ok()) return false;
+  const auto [least, most] = std::minmax_element(labels->begin(), labels->end());
+  if (*least < -kMost || *most > kMost || *most - *least >= kMost) return false;
+  const std::optional<Constant> otherwise = ListOf(node, "default");
+  if (otherwise.has_value() &&
+      (otherwise->elements() != 1 || otherwise->is_float != values->is_float)) {
+    return false;
+  }
+  const auto places = static_cast<size_t>(*most - *least + 3);
+  std::set<int64_t> seen(labels->begin(), labels->end());
+  if (seen.size() != labels->size()) return false;  // Runtimes disagree on which one counts.
+  const auto spread = [&](auto none, auto value) {
+    std::vector<decltype(none)> all(places, none);
+    for (size_t i = 0; i < labels->size(); ++i) {
+      all[static_cast<size_t>((*labels)[i] - *least + 1)] = value(static_cast<int64_t>(i));
+    }
+    return all;
+  };
+  std::string list;
+  if (values->is_float) {
+    list = w.Floats(
+        node.output(0),
+        spread(otherwise.has_value() ? otherwise->f32(0) : FloatAttribute(node, "default_float", 0),
+               [&](int64_t i) { return values->f32(i); }));
+  } else {
+    list = w.Integers(node.output(0),
+                      spread(otherwise.has_value() ? otherwise->dim(0).value()
+                                                   : IntAttribute(node, "default_int64", -1),
+                             [&](int64_t i) { return values->dim(i).value(); }));
+  }
+  const auto number = [&](int64_t value) { return w.Integers(node.output(0), {value}); };
+  std::string at = w.Make(node, "Sub", {node.input(0), number(*least - 1)});
+  at = w.Make(node, "Max", {at, number(0)});
+  at = w.Make(node, "Min", {at, number(static_cast<int64_t>(places) - 1)});
+  w.Add(node, "Gather", {list, at}, node.output(0));
   return true;
 }
 
@@ -221,6 +287,7 @@ constexpr Composite kRows[] = {
     {kMl, "FeatureVectorizer", 1, JoinFeatures},
     {kMl, "ArrayFeatureExtractor", 2, PickFeatures},
     {kMl, "OneHotEncoder", 1, OneHotOf},
+    {kMl, "LabelEncoder", 1, EncodeLabels},
     {kMl, "LinearRegressor", 1, LinearRegressor},
     {kMl, "LinearClassifier", 1, LinearClassifier},
     {kMl, "TreeEnsembleRegressor", 1, TreeRegressor},
