@@ -9,8 +9,22 @@
 namespace ulfd::engine {
 namespace {
 
-// Keys or columns of kCount, side by side: sums over `count` of from[i * step + j * between] times
-// vectors.
+template <int kCount>
+struct SideBySide {};
+
+// fn(first, SideBySide<..>()) for groups of 8, 4 and 1.
+template <class Fn>
+[[gnu::always_inline]] inline void InGroups(int64_t count, Fn fn) {
+  int64_t i = 0;
+  for (; i + 8 <= count; i += 8) fn(i, SideBySide<8>());
+  if (i + 4 <= count) {
+    fn(i, SideBySide<4>());
+    i += 4;
+  }
+  for (; i < count; ++i) fn(i, SideBySide<1>());
+}
+
+// sums[j] = sum over i < count of from[i * step + j * between] * vectors[i].
 template <int kCount>
 [[gnu::always_inline]] inline void SumVectors(const float* from, int64_t step, int64_t between,
                                               const float* vectors, int64_t count, Vec* sums) {
@@ -27,7 +41,6 @@ template <int kCount>
 // has (width + keys) vectors.
 void DotProductAttention(const DotProductArgs& a, float* scratch) {
   constexpr int64_t kLanes = Vec::kLanes;
-  constexpr int kSide = 4;
   float *const q = scratch, *const p = scratch + a.width * kLanes;
   for (int64_t first = 0; first < a.queries; first += kLanes) {
     const int64_t lanes = Least(kLanes, a.queries - first);
@@ -56,18 +69,19 @@ void DotProductAttention(const DotProductArgs& a, float* scratch) {
       logits.Store(p + key * kLanes);
       most = Vec::Max(logits, most);
     };
-    Vec sums[kSide];
-    int64_t key = 0;
-    for (; key + kSide <= a.keys; key += kSide) {
-      SumVectors<kSide>(a.k.data + key * a.k.step, a.k.column, a.k.step, q, a.width, sums);
-      for (int j = 0; j < kSide; ++j) keep(sums[j], key + j);
-    }
-    for (; key < a.keys; ++key) {
-      SumVectors<1>(a.k.data + key * a.k.step, a.k.column, a.k.step, q, a.width, sums);
-      keep(sums[0], key);
-    }
+    InGroups(a.keys, [&]<int kCount>(int64_t key, SideBySide<kCount>) {
+      Vec sums[kCount];
+      SumVectors<kCount>(a.k.data + key * a.k.step, a.k.column, a.k.step, q, a.width, sums);
+      for (int j = 0; j < kCount; ++j) keep(sums[j], key + j);
+    });
     Vec total = Vec::Zero();
-    for (key = 0; key < a.keys; ++key) {
+    int64_t key = 0;
+    for (; key + 2 <= a.keys; key += 2) {
+      const Two e = ExpOfNegative(Two::Load(p + key * kLanes) - Two{most, most});
+      e.Store(p + key * kLanes);
+      total = total + e.a + e.b;
+    }
+    if (key < a.keys) {
       const Vec e = ExpOfNegative(Vec::Load(p + key * kLanes) - most);
       e.Store(p + key * kLanes);
       total = total + e;
@@ -79,15 +93,11 @@ void DotProductAttention(const DotProductArgs& a, float* scratch) {
       float* const to = a.y + first * a.y_step + c * a.y_column;
       for (int64_t l = 0; l < lanes; ++l) to[l * a.y_step] = y[l];
     };
-    int64_t c = 0;
-    for (; c + kSide <= a.v_width; c += kSide) {
-      SumVectors<kSide>(a.v.data + c * a.v.column, a.v.step, a.v.column, p, a.keys, sums);
-      for (int j = 0; j < kSide; ++j) write(sums[j], c + j);
-    }
-    for (; c < a.v_width; ++c) {
-      SumVectors<1>(a.v.data + c * a.v.column, a.v.step, a.v.column, p, a.keys, sums);
-      write(sums[0], c);
-    }
+    InGroups(a.v_width, [&]<int kCount>(int64_t c, SideBySide<kCount>) {
+      Vec sums[kCount];
+      SumVectors<kCount>(a.v.data + c * a.v.column, a.v.step, a.v.column, p, a.keys, sums);
+      for (int j = 0; j < kCount; ++j) write(sums[j], c + j);
+    });
   }
 }
 
