@@ -42,6 +42,8 @@ Build OneInput(const std::string& type, const std::string& param = "", int vecto
         return model.Layer(type, {"x"}, "y", param);
       case 1:
         return model.Layer(type, {"x"}, "y", param, {v});
+      case 2:
+        return model.Layer(type, {"x"}, "y", param, {v, v});
       case 3:
         return model.Layer(type, {"x"}, "y", param, {v, v, v});
       default:

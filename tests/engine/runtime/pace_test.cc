@@ -171,12 +171,36 @@ const std::vector<Case>& Cases() {
 // Their work is a small multiple of what their inputs, outputs and weights hold, which the price
 // of a request bounds (docs/security.md).
 const std::set<std::string>& Bounded() {
-  static const auto* const types = new std::set<std::string>{
-      "add",       "bn",        "broadcast_to", "concat",   "constant",  "dice",
-      "div",       "embedding", "fuse",         "multiply", "normalize", "prelu",
-      "prior_box", "relu",      "reorg",        "reshape",  "reverse",   "shuffle_channel",
-      "sigmoid",   "slice",     "softmax",      "sub",      "sum",       "take",
-      "tanh",      "transpose", "upsample",     "where",    "yolo"};
+  static const auto* const types = new std::set<std::string>{"add",
+                                                             "bn",
+                                                             "broadcast_to",
+                                                             "concat",
+                                                             "constant",
+                                                             "dice",
+                                                             "div",
+                                                             "embedding",
+                                                             "fuse",
+                                                             "layer_norm",
+                                                             "multiply",
+                                                             "normalize",
+                                                             "prelu",
+                                                             "prior_box",
+                                                             "relu",
+                                                             "reorg",
+                                                             "reshape",
+                                                             "reverse",
+                                                             "shuffle_channel",
+                                                             "sigmoid",
+                                                             "slice",
+                                                             "softmax",
+                                                             "sub",
+                                                             "sum",
+                                                             "take",
+                                                             "tanh",
+                                                             "transpose",
+                                                             "upsample",
+                                                             "where",
+                                                             "yolo"};
   return *types;
 }
 
