@@ -310,7 +310,8 @@ void LayerNormRows(const RowNorm& norm, const float* x, float* y, int64_t n) {
   MeansOf<kRows>(squares, n, variances);
   if (norm.centred) MeansOf<kRows>(sums, n, rests);
   for (int r = 0; r < kRows; ++r) {
-    const float variance = variances[r] - rests[r] * rests[r];
+    const float rounded = variances[r] - rests[r] * rests[r];
+    const float variance = rounded < 0 ? 0 : rounded;
     variances[r] = 1.0f / __builtin_sqrtf(variance + norm.eps);
   }
   for (int64_t i = 0; i < n; i += Vec::kLanes) {

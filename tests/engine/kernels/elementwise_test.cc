@@ -265,6 +265,18 @@ TEST_P(ElementwiseTest, LayerNorms) {
   }
 }
 
+// Their variance is rounded, and may come out below 0.
+TEST_P(ElementwiseTest, LayerNormsOfEqualValues) {
+  for (const int64_t n : {1, 7, 100, 100000}) {
+    for (int i = 1; i < 60; ++i) {
+      const std::vector<float> x(n, 12345.678f * static_cast<float>(i * i));
+      std::vector<float> y(n);
+      engine::LayerNorm({.eps = 1e-12f}, x.data(), y.data(), 1, n, GetParam());
+      for (const float v : y) ASSERT_TRUE(std::isfinite(v)) << n << " of " << x[0];
+    }
+  }
+}
+
 TEST_P(ElementwiseTest, Sums) {
   for (const int64_t count : {0, 1, 2, 7, 50}) {
     for (const int64_t n : {1, 7, 8, 36, 64, 67}) {
