@@ -53,6 +53,17 @@ std::optional<Link> AsLink(const GraphEditor& editor, int index) {
   return link;
 }
 
+std::optional<float> Filled(const GraphEditor& editor, ValueId value) {
+  absl::Span<const float> data = editor.graph().values[value].constant;
+  const int producer = editor.Producer(value);
+  if (producer >= 0) data = editor.semantics(producer).constant;
+  if (data.empty() || editor.spec(value).level != Level::kConstant) return std::nullopt;
+  for (float v : data) {
+    if (v != data[0]) return std::nullopt;
+  }
+  return data[0];
+}
+
 void Apply(const GraphEditor& editor, const Link& link, std::vector<Affine>& columns) {
   const Semantics& semantics = editor.semantics(link.node);
   for (size_t i = 0; i < columns.size(); ++i) {

@@ -45,6 +45,9 @@ struct Affine {
 // What `columns` are behind the link.
 void Apply(const GraphEditor& editor, const Link& link, std::vector<Affine>& columns);
 
+// The one number that a constant is filled with.
+std::optional<float> Filled(const GraphEditor& editor, ValueId value);
+
 // A float that is neither infinite nor NaN, nor has lost its digits.
 inline bool Representable(double v) {
   return v == 0 || (std::abs(v) > 1e-30 && std::abs(v) < 1e30);

@@ -17,6 +17,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "engine/graph/passes/affine.h"
 #include "engine/graph/passes/columns.h"
 #include "engine/graph/passes/passes.h"
 #include "engine/graph/passes/weights.h"
@@ -234,18 +235,6 @@ void MatchLayers(const GraphEditor& editor, Match& match) {
     match.nodes.push_back(reader);
     match.output = editor.node(reader).outputs[0];
   }
-}
-
-// The one number that a constant is filled with.
-std::optional<float> Filled(const GraphEditor& editor, ValueId value) {
-  absl::Span<const float> data = editor.graph().values[value].constant;
-  const int producer = editor.Producer(value);
-  if (producer >= 0) data = editor.semantics(producer).constant;
-  if (data.empty() || editor.spec(value).level != Level::kConstant) return std::nullopt;
-  for (float v : data) {
-    if (v != data[0]) return std::nullopt;
-  }
-  return data[0];
 }
 
 // where(mask, logits, pad) -> softmax over the positions -> weighted sum of the values.

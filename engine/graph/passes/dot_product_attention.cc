@@ -25,6 +25,9 @@ using Order = std::vector<int>;
 
 // The kernel computes queries side by side: of fewer it makes poor use.
 constexpr int64_t kFewQueries = 4;
+// On the way to an operand, and in all: real ones have three or four.
+constexpr int kMostSteps = 8;
+constexpr size_t kMostNodes = 32;
 
 struct Match {
   std::vector<int> nodes;
@@ -46,7 +49,7 @@ std::optional<std::pair<ValueId, double>> Scaled(const GraphEditor& editor, int 
 
 // What the operand of a product is made of by transpositions and numbers alone.
 ValueId Operand(const GraphEditor& editor, ValueId value, Order& order, Match& match) {
-  for (;;) {
+  for (int step = 0; step < kMostSteps; ++step) {
     const int before = editor.Producer(value);
     if (before < 0) return value;
     const Semantics& semantics = editor.semantics(before);
@@ -61,6 +64,7 @@ ValueId Operand(const GraphEditor& editor, ValueId value, Order& order, Match& m
     }
     match.nodes.push_back(before);
   }
+  return value;
 }
 
 Order InOrder(int rank, bool swapped) {
@@ -70,19 +74,11 @@ Order InOrder(int rank, bool swapped) {
   return order;
 }
 
-// The number that a constant is filled with.
-std::optional<float> NumberOf(const GraphEditor& editor, ValueId id) {
-  const absl::Span<const float> data = editor.graph().values[id].constant;
-  const bool filled = editor.spec(id).level == Level::kConstant && !data.empty() &&
-                      std::equal(data.begin() + 1, data.end(), data.begin());
-  return filled ? std::optional(data[0]) : std::nullopt;
-}
-
 // The product of queries and keys that these logits are made of by numbers and at most one mask;
 // -1: there is none.
 int FindScores(const GraphEditor& editor, ValueId logits, Match& match) {
   const int before = editor.OnlyReader(logits) < 0 ? -1 : editor.Producer(logits);
-  if (before < 0) return -1;
+  if (before < 0 || match.nodes.size() >= kMostNodes) return -1;
   const Op op = editor.semantics(before).op;
   const std::vector<ValueId>& in = editor.node(before).inputs;
   match.nodes.push_back(before);
@@ -108,10 +104,10 @@ int FindScores(const GraphEditor& editor, ValueId logits, Match& match) {
     return scores >= 0 ? scores : follow(1, in[0], AttentionMask::kAdded, 0);
   }
   if (op != Op::kWhere) return -1;
-  if (const std::optional<float> pad = NumberOf(editor, in[2]); pad.has_value()) {
+  if (const std::optional<float> pad = Filled(editor, in[2]); pad.has_value()) {
     return follow(1, in[0], AttentionMask::kKeeps, *pad * behind);
   }
-  const std::optional<float> pad = NumberOf(editor, in[1]);
+  const std::optional<float> pad = Filled(editor, in[1]);
   return pad.has_value() ? follow(2, in[0], AttentionMask::kDrops, *pad * behind) : -1;
 }
 

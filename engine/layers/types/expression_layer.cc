@@ -273,7 +273,11 @@ class ExpressionLayer final : public Layer {
     return std::unique_ptr<Kernel>(new ExpressionKernel(expression_));
   }
   Semantics semantics() const override {
-    const bool where = expression_.ToString() == "@0 @1 @2 where";
+    const std::vector<Instruction>& program = expression_.program;
+    bool where = program.size() == 4 && program[3].op == Op::kWhere;
+    for (int i = 0; where && i < 3; ++i) {
+      where = program[i].op == Op::kInput && program[i].input == i;
+    }
     return {.op = where ? Semantics::Op::kWhere : Semantics::Op::kOther};
   }
   std::string Describe() const override { return expression_.ToString(); }
