@@ -25,7 +25,6 @@
 #include "server/scheduler/cpu_count.h"
 #include "server/scoring/golden_check.h"
 #include "server/services/console_page.h"
-#include "server/services/model_metrics.h"
 #include "server/system/listening_socket.h"
 
 namespace ulfd::server {
@@ -288,6 +287,7 @@ absl::Status Daemon::Start() {
   shadow_ = std::make_unique<Shadow>(*models_, Limits(options_.settings), logger_);
   RETURN_IF_ERROR(StartRecorder());
   readiness_ = std::make_unique<Readiness>(*models_);
+  model_metrics_ = std::make_unique<ModelMetrics>(*models_);
   report_ = std::make_unique<StatusReport>(*models_, *pool_, *readiness_, slow_calls_, events_,
                                            options_.settings.limits().max_queued_requests(),
                                            options_.settings.limits().max_queued_rows());
@@ -473,7 +473,7 @@ MetricPage Daemon::CollectMetrics() const {
     users_->Collect(page);
     grpc_->Collect(page);
   }
-  CollectModels(*models_, page);
+  model_metrics_->Collect(page);
   CollectScheduler(pool_->Stats(), page);
   shadow_->Collect(page);
   const BuildFacts build = ThisBuild();

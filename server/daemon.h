@@ -35,6 +35,7 @@
 #include "server/services/health_service.h"
 #include "server/services/kserve_service.h"
 #include "server/services/model_events.h"
+#include "server/services/model_metrics.h"
 #include "server/services/prediction_service.h"
 #include "server/services/readiness.h"
 #include "server/services/rest_service.h"
@@ -114,6 +115,7 @@ class Daemon {
   std::unique_ptr<LookupPool> lookups_;           // Its calls go on to pool_.
   std::unique_ptr<Shadow> shadow_;                // What it queues holds models, too.
   std::unique_ptr<Readiness> readiness_;
+  std::unique_ptr<ModelMetrics> model_metrics_;
   std::unique_ptr<StatusReport> report_;
   std::unique_ptr<TrafficHistory> history_;
   std::unique_ptr<ClientQuota> client_quota_;  // Null without a quota.

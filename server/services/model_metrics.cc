@@ -21,8 +21,59 @@ Labels With(Labels labels, const char* name, std::string value) {
   return labels;
 }
 
+// A page whose counters do not go back where their source does.
+class GrowingPage {
+ public:
+  GrowingPage(const std::map<std::string, GrowingSeries>& before, MetricPage& page)
+      : before_(before), page_(page) {}
+
+  void AddGauge(const char* name, const char* help, double value, const Labels& labels = {}) {
+    page_.AddGauge(name, help, value, labels);
+  }
+  void AddCounter(const char* name, const char* help, double value, const Labels& labels) {
+    page_.AddCounter(name, help, Grown(name, labels, {value})[0], labels);
+  }
+  void AddHistogram(const char* name, const char* help,
+                    prometheus::ClientMetric::Histogram histogram, const Labels& labels) {
+    std::vector<double> numbers = {histogram.sample_sum};
+    for (const auto& bucket : histogram.bucket) {
+      numbers.push_back(static_cast<double>(bucket.cumulative_count));
+    }
+    numbers = Grown(name, labels, std::move(numbers));
+    histogram.sample_sum = numbers[0];
+    for (size_t b = 0; b < histogram.bucket.size(); ++b) {
+      histogram.bucket[b].cumulative_count = static_cast<uint64_t>(numbers[b + 1]);
+    }
+    histogram.sample_count = static_cast<uint64_t>(numbers.back());
+    page_.AddHistogram(name, help, std::move(histogram), labels);
+  }
+  // What there was on this page.
+  std::map<std::string, GrowingSeries> Take() { return std::move(now_); }
+
+ private:
+  // `numbers`: the last one counts all events.
+  std::vector<double> Grown(const char* name, const Labels& labels, std::vector<double> numbers) {
+    std::string key = name;
+    for (const auto& label : labels) absl::StrAppend(&key, "\n", label.name, "\n", label.value);
+    const auto known = before_.find(key);
+    GrowingSeries& series = now_[key];
+    series.before.resize(numbers.size());
+    if (known != before_.end()) series.before = known->second.before;
+    if (known != before_.end() && numbers.back() < known->second.last.back()) {
+      for (size_t i = 0; i < numbers.size(); ++i) series.before[i] += known->second.last[i];
+    }
+    series.last = numbers;
+    for (size_t i = 0; i < numbers.size(); ++i) numbers[i] += series.before[i];
+    return numbers;
+  }
+
+  const std::map<std::string, GrowingSeries>& before_;
+  std::map<std::string, GrowingSeries> now_;
+  MetricPage& page_;
+};
+
 // How many there are in each state.
-void AddShapePlans(const engine::Model& model, const Labels& labels, MetricPage& page) {
+void AddShapePlans(const engine::Model& model, const Labels& labels, GrowingPage& page) {
   std::map<absl::string_view, int> states;
   for (const engine::ShapePlanInfo& plan : model.shape_plans()) ++states[engine::Name(plan.state)];
   for (const auto& [state, plans] : states) {
@@ -31,13 +82,13 @@ void AddShapePlans(const engine::Model& model, const Labels& labels, MetricPage&
   }
 }
 
-void AddSavedFlops(double flops, const char* cache, const Labels& labels, MetricPage& page) {
+void AddSavedFlops(double flops, const char* cache, const Labels& labels, GrowingPage& page) {
   page.AddCounter("ulfd_cache_saved_flops_total",
                   "Floating-point operations that computing what was found would have taken", flops,
                   With(labels, "cache", cache));
 }
 
-void AddUserCache(const engine::Model& model, const Labels& labels, MetricPage& page) {
+void AddUserCache(const engine::Model& model, const Labels& labels, GrowingPage& page) {
   if (model.info().user_cache_bytes == 0) return;
   const CacheStats cache = model.user_cache();
   page.AddGauge("ulfd_user_cache_bytes", "What the cache of users holds", cache.bytes, labels);
@@ -51,7 +102,7 @@ void AddUserCache(const engine::Model& model, const Labels& labels, MetricPage& 
   }
 }
 
-void AddAdCache(const engine::Model& model, const Labels& labels, MetricPage& page) {
+void AddAdCache(const engine::Model& model, const Labels& labels, GrowingPage& page) {
   if (model.info().ad_cache_bytes == 0) return;
   const engine::AdCacheStats cache = model.ad_cache();
   page.AddGauge("ulfd_ad_cache_bytes", "What the cache of ads holds", cache.bytes, labels);
@@ -64,7 +115,7 @@ void AddAdCache(const engine::Model& model, const Labels& labels, MetricPage& pa
   }
 }
 
-void AddCost(const CostModel::Parts& parts, const Labels& labels, MetricPage& page) {
+void AddCost(const CostModel::Parts& parts, const Labels& labels, GrowingPage& page) {
   for (const auto& [part, ns] : {std::pair("base", parts.base_ns), std::pair("user", parts.user_ns),
                                  std::pair("row", parts.row_ns)}) {
     page.AddGauge("ulfd_model_cost_seconds",
@@ -73,7 +124,7 @@ void AddCost(const CostModel::Parts& parts, const Labels& labels, MetricPage& pa
   }
 }
 
-void AddDeltas(const engine::ModelInfo& info, const Labels& labels, MetricPage& page) {
+void AddDeltas(const engine::ModelInfo& info, const Labels& labels, GrowingPage& page) {
   if (info.epoch == 0) return;
   page.AddGauge("ulfd_model_epoch", "Epoch of the last delta that a served version has", info.epoch,
                 labels);
@@ -110,7 +161,7 @@ prometheus::ClientMetric::Histogram FetchTimes(const engine::RowTierStats& stats
 }
 
 // Of a table whose rows lie in a store.
-void AddTier(const engine::RowTierStats& stats, const Labels& labels, MetricPage& page) {
+void AddTier(const engine::RowTierStats& stats, const Labels& labels, GrowingPage& page) {
   for (const auto& [result, ids] :
        {std::pair("hit", stats.hits), std::pair("miss", stats.misses)}) {
     page.AddCounter("ulfd_embedding_cache_ids_total",
@@ -133,7 +184,7 @@ void AddTier(const engine::RowTierStats& stats, const Labels& labels, MetricPage
 }
 
 void AddServed(const ServedModel& served, const std::vector<std::string>& names,
-               const Labels& labels, MetricPage& page) {
+               const Labels& labels, GrowingPage& page) {
   const engine::Model& model = *served.model;
   const engine::ModelInfo& info = model.info();
   page.AddGauge("ulfd_model_info", "1 for each version that serves", 1,
@@ -156,8 +207,10 @@ void AddServed(const ServedModel& served, const std::vector<std::string>& names,
 
 }  // namespace
 
-void CollectModels(const ModelLookup& models, MetricPage& page) {
-  for (const ModelStatus& model : models.List()) {
+void ModelMetrics::Collect(MetricPage& collected) {
+  MutexLock lock(mu_);  // What is read later counts later.
+  GrowingPage page(series_, collected);
+  for (const ModelStatus& model : models_.List()) {
     if (model.unreadable) {
       page.AddGauge("ulfd_model_unreadable", "1 for each model whose directory cannot be looked at",
                     1, {{"model", model.name}});
@@ -185,9 +238,10 @@ void CollectModels(const ModelLookup& models, MetricPage& page) {
     }
   }
   page.AddGauge("ulfd_model_generation", "Publications of the whole server so far",
-                models.generation());
+                models_.generation());
   page.AddGauge("ulfd_ready", "1 if the server can be called: /readyz says 200 unless it drains",
-                models.Ready() ? 1 : 0);
+                models_.Ready() ? 1 : 0);
+  series_ = page.Take();
 }
 
 void CollectScheduler(const SchedulerStats& stats, MetricPage& page) {

@@ -8,6 +8,7 @@ import time
 import grpc
 import numpy as np
 
+from harness.admin import ON_REQUEST, AdminDaemonTest
 from harness.callers import together
 from harness.clients import Client, outputs_of, predict_request
 from harness.daemon import wait_for
@@ -153,6 +154,41 @@ class ReturningUsersTest(DaemonTest):
                 return
             time.sleep(0.05)
         self.fail("version 2 is not published")
+
+
+class CountsTest(AdminDaemonTest):
+    CONFIG = ON_REQUEST + 'admin_address: "unix:admin.sock"\n'
+
+    @classmethod
+    def fill(cls, repository):
+        write_version(os.path.join(repository, "shop", "1"), cached_shop())
+
+    def test_counts_go_on_over_other_content_of_a_version(self):
+        def page():
+            metrics = scrape(self.daemon)
+            return {(name, labels): metrics.sum(name, model="shop", **dict(labels)) for name, labels in (
+                ("ulfd_user_cache_users_total", (("result", "hit"),)),
+                ("ulfd_user_cache_users_total", (("result", "miss"),)),
+                ("ulfd_cache_saved_flops_total", (("cache", "user"),)))}
+
+        def call():
+            arrays, _ = page_of(1, 5, seed=1)
+            self.client.predict(predict_request("shop", arrays, USER))
+
+        self.admin.call("LoadModel", name="shop", version=1)
+        for _ in range(3):
+            call()
+        before = page()
+        files = cached_shop()
+        files["model.textproto"] += "# The same in other words.\n"
+        write_version(os.path.join(self.repository, "shop", "1"), files)
+        self.admin.call("LoadModel", name="shop", version=1)
+        self.assertEqual(page(), before)
+        call()
+        after = page()
+        grown = [after[series] - before[series] for series in before]
+        self.assertEqual(grown, [0, 1, 0])
+        self.assertEqual(after, page())
 
 
 STEPS, WIDTH = 50, 64
