@@ -319,6 +319,10 @@ def self_attention(g, shapes):
         x = g.add('multiply_layer', [x, constant(g, [0.5], [1])])
     if g.rng.integers(2):
         x = g.add('add_layer', [x, constant(g, g.rng.choice([0.0, 0.0, -1e4], steps - 1).tolist() + [0.0], [1, steps])])
+    if g.rng.integers(2):
+        x = g.add('sub_layer', [x, constant(g, g.rng.choice([0.0, 1e4], steps - 1).tolist() + [0.0], [1, steps])])
+    if g.rng.integers(2):
+        x = g.add('div_layer', [x, constant(g, [0.7], [1])])
     x = g.add('softmax_layer', [x], 'softmax_param { dim: 2 }')
     o = g.add('batchdot_layer', [x, v], 'batch_dot_param { transpose_a: false transpose_b: false }')
     shapes[o] = (steps, v_width)

@@ -28,6 +28,8 @@ constexpr Pass kPasses[] = {
     {.name = "sums", .reassociates = true, .run = &RewriteSums},
     // Matrix products read transposed what would be transposed before them.
     {.name = "operands", .same_bits = false, .run = &TransposeOperands},
+    // Runs attention of many queries without writing what each means to each key.
+    {.name = "dot_product_attention", .reassociates = true, .run = &FuseDotProductAttention},
     // Arithmetic with constants becomes one bn_layer.
     {.name = "affine_chains", .reassociates = true, .run = &FuseAffineChains},
     // A sigmoid of x that chooses between x and a multiple of it becomes one dice_layer.
@@ -48,8 +50,6 @@ constexpr Pass kPasses[] = {
     {.name = "epilogue", .same_bits = false, .run = &FuseEpilogues},
     // Runs attention over [q, k, q - k, q * k] without writing that tensor.
     {.name = "attention", .reassociates = true, .run = &FuseAttention},
-    // Runs attention of many queries without writing what each means to each key.
-    {.name = "dot_product_attention", .reassociates = true, .run = &FuseDotProductAttention},
     // Fully connected layers over the same columns become one.
     {.name = "parallel_fc", .reassociates = true, .run = &MergeParallelFc},
     // Columns that lie side by side already are not put there again.

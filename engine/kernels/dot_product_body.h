@@ -51,20 +51,23 @@ void DotProductAttention(const DotProductArgs& a, float* scratch) {
       }
     }
     Vec most = Vec::Set(-__builtin_inff());
-    const auto mask_of = [&](int64_t key) {
-      const float* const from = a.mask.data + first * a.mask.step + key * a.mask.column;
-      if (a.mask.step == 0) return Vec::Broadcast(from);
+    const auto mask_of = [&](const StridedMatrix& at, int64_t key) {
+      const float* const from = at.data + first * at.step + key * at.column;
+      if (at.step == 0) return Vec::Broadcast(from);
       float mask[kLanes] = {};
-      for (int64_t l = 0; l < lanes; ++l) mask[l] = from[l * a.mask.step];
+      for (int64_t l = 0; l < lanes; ++l) mask[l] = from[l * at.step];
       return Vec::Load(mask);
     };
     const auto keep = [&](Vec logits, int64_t key) {
-      if (a.kind == AttentionMask::kAdded) {
-        logits = logits + mask_of(key);
-      } else if (a.kind == AttentionMask::kKeeps) {
-        logits = Vec::SelectGreater(mask_of(key), Vec::Zero(), logits, Vec::Set(a.pad));
-      } else if (a.kind == AttentionMask::kDrops) {
-        logits = Vec::SelectGreater(mask_of(key), Vec::Zero(), Vec::Set(a.pad), logits);
+      for (int i = 0; i < a.mask_count; ++i) {
+        const Vec mask = mask_of(a.masks[i].at, key), number = Vec::Set(a.masks[i].number);
+        if (a.masks[i].kind == AttentionMask::kAdded) {
+          logits = Vec::Fma(mask, number, logits);
+        } else if (a.masks[i].kind == AttentionMask::kKeeps) {
+          logits = Vec::SelectGreater(mask, Vec::Zero(), logits, number);
+        } else {
+          logits = Vec::SelectGreater(mask, Vec::Zero(), number, logits);
+        }
       }
       logits.Store(p + key * kLanes);
       most = Vec::Max(logits, most);

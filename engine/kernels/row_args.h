@@ -22,21 +22,27 @@ struct StridedMatrix {
 };
 
 enum class AttentionMask : uint8_t {
-  kNone,
-  kAdded,
-  kKeeps,  // Where it is above 0; elsewhere logits are `pad`.
-  kDrops,  // Where it is above 0, logits are `pad`.
+  kAdded,  // `number` times it.
+  kKeeps,  // Where it is above 0; elsewhere logits are `number`.
+  kDrops,  // Where it is above 0, logits are `number`.
 };
+
+struct MaskArgs {
+  AttentionMask kind = AttentionMask::kAdded;
+  float number = 1;
+  StridedMatrix at;  // [queries, keys]
+};
+
+inline constexpr int kMostMasks = 4;
 
 // One head, or some of its queries.
 struct DotProductArgs {
   int64_t queries = 0, keys = 0, width = 0, v_width = 0;
   float scale = 1;
   StridedMatrix q, k, v;  // [queries, width], [keys, width], [keys, v_width]
-  AttentionMask kind = AttentionMask::kNone;
-  StridedMatrix mask;  // [queries, keys]
-  float pad = 0;
-  float* y = nullptr;  // [queries, v_width]
+  int mask_count = 0;
+  MaskArgs masks[kMostMasks];  // One after the other.
+  float* y = nullptr;          // [queries, v_width]
   int64_t y_step = 0, y_column = 0;
 };
 

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "engine/graph/passes/affine.h"
@@ -31,7 +32,8 @@ constexpr size_t kMostNodes = 32;
 
 struct Match {
   std::vector<int> nodes;
-  ValueId q = kNoValue, k = kNoValue, v = kNoValue, mask = kNoValue, y = kNoValue;
+  ValueId q = kNoValue, k = kNoValue, v = kNoValue, y = kNoValue;
+  std::vector<ValueId> masks;  // From the softmax on; those of the options are as well.
   double scale = 1;
   DotProductOptions options;
 };
@@ -74,8 +76,8 @@ Order InOrder(int rank, bool swapped) {
   return order;
 }
 
-// The product of queries and keys that these logits are made of by numbers and at most one mask;
-// -1: there is none.
+// The product of queries and keys that these logits are made of by numbers and masks; -1: there is
+// none.
 int FindScores(const GraphEditor& editor, ValueId logits, Match& match) {
   const int before = editor.OnlyReader(logits) < 0 ? -1 : editor.Producer(logits);
   if (before < 0 || match.nodes.size() >= kMostNodes) return -1;
@@ -87,21 +89,21 @@ int FindScores(const GraphEditor& editor, ValueId logits, Match& match) {
     match.scale *= scaled->second;
     return FindScores(editor, scaled->first, match);
   }
-  if (match.mask != kNoValue) return -1;
-  const auto follow = [&](int side, ValueId mask, AttentionMask kind, float pad) {
+  if (match.masks.size() == kMostMasks) return -1;
+  const auto follow = [&](int side, ValueId mask, AttentionMask kind, float number) {
     if (editor.shape(in[side]) != editor.shape(logits)) return -1;
     Match masked = match;
-    masked.mask = mask;
-    masked.options.mask = kind;
-    masked.options.pad = pad;
+    masked.masks.push_back(mask);
+    masked.options.masks.push_back({kind, number});
     const int scores = FindScores(editor, in[side], masked);
     if (scores >= 0) match = std::move(masked);
     return scores;
   };
   const float behind = static_cast<float>(match.scale);  // What multiplies a mask, too.
-  if (op == Op::kAdd && behind == 1) {
-    const int scores = follow(0, in[1], AttentionMask::kAdded, 0);
-    return scores >= 0 ? scores : follow(1, in[0], AttentionMask::kAdded, 0);
+  if (op == Op::kSubtract) return follow(0, in[1], AttentionMask::kAdded, -behind);
+  if (op == Op::kAdd) {
+    const int scores = follow(0, in[1], AttentionMask::kAdded, behind);
+    return scores >= 0 ? scores : follow(1, in[0], AttentionMask::kAdded, behind);
   }
   if (op != Op::kWhere) return -1;
   if (const std::optional<float> pad = Filled(editor, in[2]); pad.has_value()) {
@@ -163,7 +165,8 @@ absl::Status FuseDotProductAttention(GraphEditor& editor) {
     Match match;
     if (!MatchAttention(editor, i, match)) continue;
     std::vector<ValueId> inputs = {match.q, match.k, match.v};
-    if (match.mask != kNoValue) inputs.push_back(match.mask);
+    inputs.insert(inputs.end(), match.masks.rbegin(), match.masks.rend());
+    absl::c_reverse(match.options.masks);
     const int at = editor.Producer(match.y);
     Node step = editor.NewNode(i, "", "dot_product_attention",
                                std::make_shared<DotProductAttentionLayer>(std::move(match.options)),
@@ -173,7 +176,7 @@ absl::Status FuseDotProductAttention(GraphEditor& editor) {
     const absl::StatusOr<TensorSpecs> out = step.layer->Infer(specs);
     if (!out.ok() || !GraphEditor::SameSpec(out->front(), editor.spec(match.y))) continue;
     std::string text = absl::StrCat(editor.node(i).Label(), " and the products before and behind",
-                                    match.mask == kNoValue ? "" : ", with a mask");
+                                    match.masks.empty() ? "" : ", with masks");
     const int before = editor.size();
     RETURN_IF_ERROR(editor.Replace(match.nodes, at, {std::move(step)}, std::move(text)));
     i -= std::min(i, before - editor.size());

@@ -54,9 +54,9 @@ class DotProductKernel final : public Kernel {
   absl::Status Run(RunContext& ctx) const override {
     const Operand q = OperandOf(ctx.in[0], options_->q), k = OperandOf(ctx.in[1], options_->k),
                   v = OperandOf(ctx.in[2], options_->v), y = OperandOf(ctx.out[0], options_->y);
-    const bool masked = options_->mask != AttentionMask::kNone;
-    Operand mask;
-    if (masked) mask = MaskOf(ctx.in[3], options_->q.size());
+    const int mask_count = static_cast<int>(options_->masks.size());
+    std::array<Operand, kMostMasks> masks;
+    for (int i = 0; i < mask_count; ++i) masks[i] = MaskOf(ctx.in[3 + i], options_->q.size());
     const int64_t queries = q.sizes[2], work = k.sizes[2] * (k.sizes[3] + v.sizes[3]);
     const int64_t at_once = Pace::RowsAtOnce(work, 16);
     const auto matrix = [](const Tensor& x, const Operand& of, int64_t row, int64_t head) {
@@ -72,19 +72,21 @@ class DotProductKernel final : public Kernel {
                             .q = matrix(ctx.in[0], q, row, head),
                             .k = matrix(ctx.in[1], k, row, head),
                             .v = matrix(ctx.in[2], v, row, head),
-                            .kind = options_->mask,
-                            .pad = options_->pad,
+                            .mask_count = mask_count,
                             .y = ctx.out[0].f32() + row * y.steps[0] + head * y.steps[1],
                             .y_step = y.steps[2],
                             .y_column = y.steps[3]};
-        if (masked) args.mask = matrix(ctx.in[3], mask, row, head);
+        for (int i = 0; i < mask_count; ++i) {
+          args.masks[i] = {options_->masks[i].kind, options_->masks[i].number,
+                           matrix(ctx.in[3 + i], masks[i], row, head)};
+        }
         for (int64_t first = 0; first < queries; first += args.queries) {
           args.queries = std::min(at_once, queries - first);
           if (ctx.pace.Stops(args.queries * work)) return absl::OkStatus();
           engine::DotProductAttention(args, ctx.scratch);
           args.q.data += args.queries * args.q.step;
           args.y += args.queries * args.y_step;
-          if (masked) args.mask.data += args.queries * args.mask.step;
+          for (MaskArgs& mask : args.masks) mask.at.data += args.queries * mask.at.step;
         }
       }
     }
@@ -109,7 +111,7 @@ absl::StatusOr<Shape> ShapeOf(absl::Span<const TensorSpec> in, int index,
 
 absl::StatusOr<TensorSpecs> DotProductAttentionLayer::Infer(absl::Span<const TensorSpec> in) const {
   const DotProductOptions& o = *options_;
-  const size_t count = o.mask == AttentionMask::kNone ? 3 : 4;
+  const size_t count = 3 + o.masks.size();
   if (in.size() != count) {
     return absl::InvalidArgumentError(absl::StrCat(in.size(), " inputs, want ", count));
   }
@@ -131,13 +133,14 @@ absl::StatusOr<TensorSpecs> DotProductAttentionLayer::Infer(absl::Span<const Ten
       q[i] = *both;
     }
   }
-  if (count == 4) {
+  for (size_t mask = 3; mask < count; ++mask) {
     Shape scores = q;
     scores[last] = k[last - 1];
-    const absl::StatusOr<Shape> masked = BroadcastShapes(scores, AlignUserRow(in[3], rank));
+    const absl::StatusOr<Shape> masked = BroadcastShapes(scores, AlignUserRow(in[mask], rank));
     if (!masked.ok() || masked->rank() != rank || !CouldBeEqual((*masked)[last], scores[last]) ||
         !CouldBeEqual((*masked)[last - 1], scores[last - 1])) {
-      return BadInput(3, in[3], absl::StrCat("a mask of ", scores.ToString()));
+      return BadInput(static_cast<int>(mask), in[mask],
+                      absl::StrCat("a mask of ", scores.ToString()));
     }
     for (int i = 0; i + 2 < rank; ++i) q[i] = (*masked)[i];
   }

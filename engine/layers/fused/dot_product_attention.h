@@ -15,9 +15,12 @@
 namespace ulfd::engine {
 
 struct DotProductOptions {
+  struct Mask {
+    AttentionMask kind;
+    float number;  // As in MaskArgs.
+  };
   float scale = 1;
-  AttentionMask mask = AttentionMask::kNone;
-  float pad = 0;
+  std::vector<Mask> masks;  // At most kMostMasks, one after the other.
   // Axis i of q, k, v and y as below is axis order[i] of the tensor; order[0] is 0.  All are as
   // long.
   std::vector<int> q, k, v, y;
@@ -26,8 +29,8 @@ struct DotProductOptions {
 // dot_product_attention (primitive, not a type of the format).  y = softmax over the keys of (scale
 // * q k^T, masked), times v, for each row and head.
 // Input   0 q [N, .., queries, E]; 1 k [N, .., keys, E]; 2 v [N, .., keys, E'], of rank 3 or 4,
-//         leading dimensions alike or 1; then, if there is one, mask, which numpy broadcasts to
-//         [N, .., queries, keys].  All float32.
+//         leading dimensions alike or 1; then the masks, which numpy broadcasts to [N, ..,
+//         queries, keys].  All float32.
 // Output  0 [N, .., queries, E'].
 // Errors  (Infer) InvalidArgument for other types, ranks and sizes, and no keys.
 class DotProductAttentionLayer final : public Layer {

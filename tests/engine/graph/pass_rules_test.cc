@@ -106,7 +106,14 @@ TEST_F(PassRules, AttentionIsOneStep) {
             Layer("add", {"s", "w"}, "t"),
         Layer("add", {"s", "s2"}, "t"), mask + Choice("mask", "s", "half"),
         mask + Choice("mask", "half", "s"),
-        mask + Layer("multiply", {"half", "s"}, "r") + Choice("mask", "r", "half")}) {
+        mask + Layer("multiply", {"half", "s"}, "r") + Choice("mask", "r", "half"),
+        // Masks that are scaled or subtracted, and some of them.
+        mask + Layer("add", {"s", "mask"}, "r") + Layer("multiply", {"r", "half"}, "t"),
+        mask + Layer("sub", {"s", "mask"}, "r") + Layer("multiply", {"half", "r"}, "t"),
+        mask + Layer("add", {"s", "s2"}, "r0") + Layer("multiply", {"r0", "half"}, "r1") +
+            Layer("add", {"mask", "r1"}, "r") + Choice("mask", "half", "r"),
+        mask + Layer("add", {"s", "mask"}, "r0") + Layer("sub", {"r0", "s2"}, "r1") +
+            Layer("add", {"s2", "r1"}, "r") + Layer("add", {"r", "mask"}, "t")}) {
     const std::string other =
         Layer("multiply", {"q", "k"}, "qk") + Layer("batchdot", {"qk", "k"}, "s2", kPositions);
     EXPECT_EQ(Rewrites(before + other + scores + between + behind,
@@ -151,9 +158,11 @@ TEST_F(PassRules, WhatIsNoAttentionStaysAsItIs) {
   const std::string half = Constant("half", {1}, {"0.5"});
   const std::string mask = Constant("mask", {1, 1, 1, 4}, {"0", "-1", "-10000", "1"});
   for (const std::string& graph :
-       {// The mask is scaled, too; the scores are read elsewhere; another axis.
-        mask + half + scores + Layer("add", {"s", "mask"}, "r") +
-            Layer("multiply", {"r", "half"}, "t") + softmax + product,
+       {// The scores are subtracted; read elsewhere; another axis; more masks than a step has.
+        mask + scores + Layer("sub", {"mask", "s"}, "t") + softmax + product,
+        mask + scores + Layer("add", {"s", "mask"}, "r0") + Layer("add", {"r0", "mask"}, "r1") +
+            Layer("add", {"r1", "mask"}, "r2") + Layer("add", {"r2", "mask"}, "r3") +
+            Layer("add", {"r3", "mask"}, "t") + softmax + product,
         half + scores + Layer("multiply", {"s", "half"}, "t") + softmax + product +
             Layer("relu", {"t"}, "z"),
         half + scores + Layer("multiply", {"s", "half"}, "t") +

@@ -439,14 +439,22 @@ struct Positions {
 };
 
 TEST_P(AttentionTest, DotProducts) {
+  using enum AttentionMask;
   int seed = 0;
   for (const int64_t queries : {1, 4, 7, 13, 16, 17, 40}) {
     for (const int64_t keys : {1, 3, 4, 13, 50}) {
       for (const auto& [width, v_width] : {std::pair(4, 4), std::pair(1, 3), std::pair(19, 6)}) {
-        for (const int mask : {0, 1, 2, 3, 4, 5, 6}) {
+        for (const auto& masks :
+             std::vector<std::vector<AttentionMask>>{{},
+                                                     {kAdded},
+                                                     {kKeeps},
+                                                     {kDrops},
+                                                     {kAdded, kDrops},
+                                                     {kKeeps, kAdded, kAdded, kKeeps}}) {
           const bool turned = seed % 2 != 0;
           const Positions q(queries, width, turned, ++seed), k(keys, width, !turned, ++seed),
-              v(keys, v_width, turned, ++seed), m(queries, keys, turned, ++seed);
+              v(keys, v_width, turned, ++seed), m(queries, keys, turned, ++seed),
+              n(queries, keys, !turned, ++seed);
           GuardedFloats y(queries * v_width, 1);
           DotProductArgs args{.queries = queries,
                               .keys = keys,
@@ -459,21 +467,24 @@ TEST_P(AttentionTest, DotProducts) {
                               .y = y.data(),
                               .y_step = turned ? 1 : v_width,
                               .y_column = turned ? queries : 1};
-          args.kind = static_cast<AttentionMask>((mask + 1) / 2);
-          args.mask = m.at;
-          args.pad = -0.75f;
-          const bool same = mask % 2 == 0;  // For all queries.
-          if (same) args.mask.step = 0;
+          for (const AttentionMask kind : masks) {
+            const int i = args.mask_count++;
+            args.masks[i] = {kind, -0.75f + static_cast<float>(i), i % 2 == 0 ? m.at : n.at};
+            if (i % 2 != seed % 2) args.masks[i].at.step = 0;  // The same for all queries.
+          }
           std::vector<char> scratch(DotProductScratchBytes(keys, width));
           engine::DotProductAttention(args, scratch.data(), GetParam());
           for (int64_t i = 0; i < queries; ++i) {
             std::vector<double> weights(keys);
             for (int64_t t = 0; t < keys; ++t) {
               for (int64_t c = 0; c < width; ++c) weights[t] += 0.5 * q(i, c) * k(t, c);
-              const double value = m(same ? 0 : i, t);
-              if (args.kind == AttentionMask::kAdded) weights[t] += value;
-              if (args.kind == AttentionMask::kKeeps && !(value > 0)) weights[t] = args.pad;
-              if (args.kind == AttentionMask::kDrops && value > 0) weights[t] = args.pad;
+              for (int j = 0; j < args.mask_count; ++j) {
+                const MaskArgs& mask = args.masks[j];
+                const double value = (j % 2 == 0 ? m : n)(mask.at.step == 0 ? 0 : i, t);
+                if (mask.kind == kAdded) weights[t] += mask.number * value;
+                if (mask.kind == kKeeps && !(value > 0)) weights[t] = mask.number;
+                if (mask.kind == kDrops && value > 0) weights[t] = mask.number;
+              }
             }
             const double most = *std::max_element(weights.begin(), weights.end());
             double total = 0;
@@ -482,8 +493,8 @@ TEST_P(AttentionTest, DotProducts) {
               double want = 0;
               for (int64_t t = 0; t < keys; ++t) want += weights[t] / total * v(t, c);
               ASSERT_NEAR(y[i * args.y_step + c * args.y_column], want, 2e-6)
-                  << queries << " queries, " << keys << " keys, width " << width << ", mask "
-                  << mask;
+                  << queries << " queries, " << keys << " keys, width " << width << ", "
+                  << masks.size() << " masks";
             }
           }
         }
