@@ -86,8 +86,8 @@ def root_mean_square(g):
          a / np.sqrt((a ** 2).mean(-1, keepdims=True) + 1e-5) * scale.array, axis=-1)
 
 
-def heads_of(a):
-    return a.reshape(*a.shape[:2], 2, -1).transpose(0, 2, 1, 3)
+def heads_of(a, heads=2):
+    return a.reshape(*a.shape[:2], heads, -1).transpose(0, 2, 1, 3)
 
 
 def attend(q, k, v, mask=0.0):
@@ -149,6 +149,15 @@ def attention_of_set_23(g):
     own = heads_of(x.array), heads_of(y.array), heads_of(y.array)
     call(g, "", "Attention", [x, y, y, mask],
          joined(attend(*own, np.where(mask.array, 0, -1e30))), q_num_heads=2, kv_num_heads=2)
+    # Two heads of queries for each of keys and values.
+    x = g.input("wide", numbers(g, ADS, 3, 8))
+    q, kv = heads_of(x.array, 4), heads_of(y.array)
+    shared = attend(q, kv.repeat(2, 1), kv.repeat(2, 1))
+    call(g, "", "Attention", [x, y, y], joined(shared), q_num_heads=4, kv_num_heads=2)
+    apart = [g.node("Transpose", [g.node("Reshape", [v, g.ints(0, 0, heads, 2)],
+                                         v.array.reshape(*v.array.shape[:2], heads, 2))],
+                    heads_of(v.array, heads), perm=[0, 2, 1, 3]) for v, heads in ((x, 4), (y, 2))]
+    call(g, "", "Attention", [apart[0], apart[1], apart[1]], shared)
 
 
 def turned_by_places(g):

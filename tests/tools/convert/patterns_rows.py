@@ -557,7 +557,30 @@ def rows_squeezed(g):
     g.output(raw(g, "If", [one], total.array, **branches))
 
 
-PATTERNS = [no_columns_assigned, rows_that_a_mask_chooses, places_of_chosen_rows,
+def known_places(g):
+    """x[:, i] and x[:, i, j] as places along the first axes of a transposed x."""
+    x = g.input("x", g.random.randn(ADS, 3, 4, 2).astype(np.float32))
+    turned = g.node("Transpose", [x], x.array.transpose(1, 2, 0, 3), perm=[1, 2, 0, 3])
+    for places in ([[2], [0]], [[0, 1], [2, -1], [1, 1]], [[[1, 0]], [[-3, 2]]], [1, 2]):
+        at = np.array(places)
+        found = g.node("GatherND", [turned, g.constant(at)],
+                       turned.array[tuple(np.moveaxis(at, -1, 0))])
+        rows = found.array.ndim - 2
+        order = [rows, *range(rows), rows + 1]
+        g.output(g.node("Transpose", [found], found.array.transpose(order), perm=order))
+
+
+def kept_by_expand(g):
+    """expand(-1, 4, -1) as torch.onnx.export's newer exporter writes it, with sizes and -1."""
+    x = g.input("x", g.random.randn(ADS, 1, 3).astype(np.float32))
+    rows = g.node("Slice", [g.node("Shape", [x], np.array(x.array.shape)), g.ints(0), g.ints(1)],
+                  np.array([ADS]))
+    size = g.node("Concat", [rows, g.ints(4, -1)], np.array([ADS, 4, -1]), axis=0)
+    size = g.node("Abs", [size], np.array([ADS, 4, 1]))
+    g.output(g.node("Expand", [x, size], np.repeat(x.array, 4, 1)))
+
+
+PATTERNS = [no_columns_assigned, known_places, kept_by_expand, rows_that_a_mask_chooses, places_of_chosen_rows,
             best_steps_in_order, few_and_many_of_the_best, gates_of_the_best, entries_added_up,
             entries_of_constant_places,
             rows_sorted_and_back, order_sorted, last_step_of_a_length, steps_assigned, column_replaced,

@@ -189,6 +189,17 @@ Outputs MultiplySizes(const Call& call) {
   return One(IntConstant(kept ? reference::Sizes{1} : reference::Sizes{}, {product}));
 }
 
+// torch.onnx.export writes it of the -1 of an Expand, which keeps a dimension.
+Outputs AbsoluteSizes(const Constant& x) {
+  Constant out = x;
+  for (Dim& value : out.ints) {
+    if (value.IsConst() && value.value() < 0) {
+      ASSIGN_OR_RETURN(value, SizeOf("Mul", value, Dim::Of(-1)));
+    }
+  }
+  return One(std::move(out));
+}
+
 Outputs CastSizes(const Constant& x, int64_t to) {
   Constant out = x;
   for (Dim& value : out.ints) {
@@ -399,6 +410,7 @@ absl::StatusOr<std::vector<Constant>> FoldNode(const onnx::NodeProto& node, int6
   if (std::none_of(inputs.begin(), inputs.end(), HasSizes)) return ByDefinition(call);
   if (cast != 0 && !reference::IsFloatType(static_cast<int>(cast))) return CastSizes(x, cast);
   if (op == "ReduceProd") return MultiplySizes(call);
+  if (op == "Abs") return AbsoluteSizes(x);
   const bool computed = op == "Mul" || op == "Div" || op == "Add" || op == "Sub" || op == "Equal";
   return computed && call.Has(1) ? ComputeSizes(call) : ByDefinition(call);
 }

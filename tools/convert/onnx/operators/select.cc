@@ -380,8 +380,48 @@ absl::Status NonZero(OnnxNode& node) {
   return absl::OkStatus();
 }
 
+// Entries at known places along the first axes, [.., axes].
+absl::Status GatherPlaces(OnnxNode& node, const Constant& indices) {
+  ASSIGN_OR_RETURN(OnnxValue x, node.value(0));
+  ASSIGN_OR_RETURN(const std::vector<int64_t> each, indices.ToInts());
+  const int64_t along = indices.dims.empty() ? 0 : indices.dims.back().value();
+  const int rows = RowAxis(x.dims);
+  if (each.empty() || along < 1 || along > rows) {
+    return absl::UnimplementedError(
+        absl::StrCat("indices of shape ", DimsText(indices.dims), " for ", DimsText(x.dims)));
+  }
+  std::vector<int64_t> places(each.size() / static_cast<size_t>(along), 0);
+  int64_t size = 1;
+  for (int d = 0; d < along; ++d) {
+    RETURN_IF_ERROR(WantNumber(x, d));
+    const int64_t own = x.dims[d].value();
+    for (size_t i = 0; i < places.size(); ++i) {
+      ASSIGN_OR_RETURN(
+          const int place,
+          WantAxis(each[i * static_cast<size_t>(along) + static_cast<size_t>(d)], own));
+      places[i] = places[i] * own + place;
+    }
+    size *= own;
+  }
+  if (along > 1) {
+    x = MoveAxis(std::move(x), rows, 0);
+    Dims merged = x.dims;
+    merged.erase(merged.begin() + 1, merged.begin() + along);
+    merged[1] = Dim::Of(size);
+    ASSIGN_OR_RETURN(x, Reshaped(node, x, std::move(merged)));
+    x = MoveAxis(std::move(x), 0, rows + 1 - static_cast<int>(along));
+  }
+  ASSIGN_OR_RETURN(const OnnxValue picked, PickAlong(node, x, 0, places, node.Top()));
+  Dims to(indices.dims.begin(), indices.dims.end() - 1);
+  to.insert(to.end(), x.dims.begin() + 1, x.dims.end());
+  return ReshapeTo(node, picked, std::move(to));
+}
+
 // By a mask: the places of each row, and the rows one behind the other.
 absl::Status GatherNd(OnnxNode& node) {
+  if (node.constant(1) != nullptr && IntAttribute(node.node, "batch_dims", 0) == 0) {
+    return GatherPlaces(node, *node.constant(1));
+  }
   const RowMask* mask = node.Has(1) ? node.graph.FindMask(node.node.input(1)) : nullptr;
   if (mask == nullptr || IntAttribute(node.node, "batch_dims", 0) != 0) {
     return absl::UnimplementedError("indices that are computed");

@@ -26,6 +26,21 @@ std::string Joined(CompositeWriter& w, const Node& node, const std::string& x) {
                 {w.Transposed(node, x, {0, 2, 1, 3}), w.Integers(node.output(0), {0, 0, -1})});
 }
 
+// Each head [rows, heads, steps, width] as often as there are heads of queries for it.
+std::string HeadForEachQuery(CompositeWriter& w, const Node& node, const std::string& x,
+                             const std::string& q) {
+  const std::string apart = w.Fresh(x), times = w.Fresh(x), shape = w.Fresh(x);
+  const std::string one = w.Integers(x, {1}), heads = w.SizeOf(node, q, 1);
+  w.AddOnAxis(node, "Unsqueeze", x, 2, apart);
+  SetInt(w.Add(node, "Concat",
+               {one, one, w.Make(node, "Div", {heads, w.SizeOf(node, x, 1)}), one, one}, times),
+         "axis", 0);
+  SetInt(w.Add(node, "Concat",
+               {w.Integers(x, {0}), heads, w.SizeOf(node, x, 2), w.SizeOf(node, x, 3)}, shape),
+         "axis", 0);
+  return w.Make(node, "Reshape", {w.Make(node, "Expand", {apart, times}), shape});
+}
+
 struct Scores {
   float scale = 0;   // 0: 1 / sqrt(width)
   std::string mask;  // What is added, or booleans that are false where nothing is read.
@@ -82,12 +97,16 @@ std::string Padding(CompositeWriter& w, const Node& node, const std::string& mas
 }
 
 // The node's output is attention of queries, keys and values, whose heads are side by side in the
-// last dimension (0: have a dimension of their own).  `mask`: which input may be one; `padding`:
+// last dimension (0: have a dimension of their own); several of the queries may share one of the
+// keys and values.  `mask`: which input may be one; `padding`:
 // which one may say it of keys (0: none); `causal`: the attribute that says so.
 bool AddAttention(CompositeWriter& w, const Node& node, std::array<std::string, 3> parts,
-                  int64_t heads, int mask, int padding, const char* causal) {
-  if (heads > 0) {
-    for (std::string& part : parts) part = Heads(w, node, part, heads);
+                  int64_t heads, int64_t kv_heads, int mask, int padding, const char* causal) {
+  for (size_t i = 0; i < parts.size(); ++i) {
+    if (heads > 0) parts[i] = Heads(w, node, parts[i], i == 0 ? heads : kv_heads);
+    if (i > 0 && (heads == 0 || heads != kv_heads)) {
+      parts[i] = HeadForEachQuery(w, node, parts[i], parts[0]);
+    }
   }
   std::string hidden = Has(node, mask) ? node.input(mask) : "";
   if (padding != 0 && Has(node, padding)) {
@@ -119,7 +138,7 @@ bool FusedAttention(CompositeWriter& w, const Node& node) {
   split.add_output(parts[2]);
   SetInt(split, "axis", 2);
   if (w.opset() >= 18) SetInt(split, "num_outputs", 3);
-  return AddAttention(w, node, parts, heads, kScores, kPadding, "unidirectional");
+  return AddAttention(w, node, parts, heads, heads, kScores, kPadding, "unidirectional");
 }
 
 bool SeveralHeads(CompositeWriter& w, const Node& node) {
@@ -138,19 +157,20 @@ bool SeveralHeads(CompositeWriter& w, const Node& node) {
       parts[i] = w.Make(node, "Add", {parts[i], own});
     }
   }
-  return AddAttention(w, node, parts, heads, kScores, kPadding, "unidirectional");
+  return AddAttention(w, node, parts, heads, heads, kScores, kPadding, "unidirectional");
 }
 
 // Of operator set 23: of rank 4, or of rank 3 with the heads as an attribute.
 bool Attention(CompositeWriter& w, const Node& node) {
   constexpr int kMask = 3, kPast = 4;
   const int64_t heads = IntAttribute(node, "q_num_heads", 0);
-  if (IntAttribute(node, "kv_num_heads", heads) != heads || !EndsBefore(node, kPast) ||
-      FloatAttribute(node, "softcap", 0) != 0 || !w.OnlyFirst(node)) {
+  const int64_t kv_heads = IntAttribute(node, "kv_num_heads", heads);
+  if (!EndsBefore(node, kPast) || FloatAttribute(node, "softcap", 0) != 0 ||
+      (heads == 0) != (kv_heads == 0) || !w.OnlyFirst(node)) {
     return false;
   }
-  return AddAttention(w, node, {node.input(0), node.input(1), node.input(2)}, heads, kMask, 0,
-                      "is_causal");
+  return AddAttention(w, node, {node.input(0), node.input(1), node.input(2)}, heads, kv_heads,
+                      kMask, 0, "is_causal");
 }
 
 // cos or sin of the places of x's steps, to be broadcast along its heads.
