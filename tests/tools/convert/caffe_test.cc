@@ -231,6 +231,24 @@ TEST_F(CaffeTest, FilesThatAreNoModel) {
             "--schema: inputs of a Caffe net have names");
 }
 
+TEST_F(CaffeTest, FieldsThatNothingHereReadsAreSkipped) {
+  const std::string trained = absl::StrCat(
+      kInput,
+      "layer { name: 's' type: 'Softmax' bottom: 'x' top: 'y' phase: TEST loss_weight: [1, 0.5]\n"
+      "  param { lr_mult: 1 } param < name: \"w\" > softmax_param { engine: CUDNN }\n"
+      "  transform_param { mean_value: 104 mirror: true } loss_param { normalization: VALID } }\n");
+  const std::string net = dir_.Write("trained.prototxt", trained);
+  EXPECT_TRUE(ConvertCaffe(net, "", dir_.File("trained/1"), {}).ok());
+  EXPECT_THAT(Error("layer { softmax_param { engin: CUDNN } }"),
+              HasSubstr("no field named \"engin\""));
+}
+
+TEST_F(CaffeTest, OldTypesWithoutConverterHaveTheNameOfTheFile) {
+  EXPECT_THAT(Error("input: 'x' input_dim: 1 input_dim: 4 input_dim: 1 input_dim: 1\n"
+                    "layers { name: 'l' type: HINGE_LOSS bottom: 'x' top: 'y' }"),
+              HasSubstr("node \"l\" (HINGE_LOSS): no converter for this type"));
+}
+
 TEST_F(CaffeTest, OutputDirectoryMustBeNew) {
   const std::string net =
       dir_.Write("net.prototxt", absl::StrCat(kInput,

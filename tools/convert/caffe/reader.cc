@@ -113,47 +113,26 @@ struct V1Type {
   const char* name;
 };
 using V1 = caffe::V1LayerParameter;
-// The types that a converter knows, and those whose name makes a better message than a number.
+// The types that a converter knows, by their names of today.
 constexpr V1Type kV1Types[] = {
     {V1::ABSVAL, "AbsVal"},
     {V1::ACCURACY, "Accuracy"},
-    {V1::ARGMAX, "ArgMax"},
-    {V1::BNLL, "BNLL"},
     {V1::CONCAT, "Concat"},
-    {V1::CONTRASTIVE_LOSS, "ContrastiveLoss"},
     {V1::CONVOLUTION, "Convolution"},
-    {V1::DATA, "Data"},
     {V1::DECONVOLUTION, "Deconvolution"},
     {V1::DROPOUT, "Dropout"},
-    {V1::DUMMY_DATA, "DummyData"},
     {V1::ELTWISE, "Eltwise"},
-    {V1::EUCLIDEAN_LOSS, "EuclideanLoss"},
-    {V1::EXP, "Exp"},
     {V1::FLATTEN, "Flatten"},
-    {V1::HDF5_DATA, "HDF5Data"},
-    {V1::HDF5_OUTPUT, "HDF5Output"},
-    {V1::HINGE_LOSS, "HingeLoss"},
-    {V1::IM2COL, "Im2col"},
-    {V1::IMAGE_DATA, "ImageData"},
-    {V1::INFOGAIN_LOSS, "InfogainLoss"},
     {V1::INNER_PRODUCT, "InnerProduct"},
-    {V1::LRN, "LRN"},
-    {V1::MEMORY_DATA, "MemoryData"},
-    {V1::MULTINOMIAL_LOGISTIC_LOSS, "MultinomialLogisticLoss"},
-    {V1::MVN, "MVN"},
     {V1::POOLING, "Pooling"},
     {V1::POWER, "Power"},
     {V1::RELU, "ReLU"},
     {V1::SIGMOID, "Sigmoid"},
-    {V1::SIGMOID_CROSS_ENTROPY_LOSS, "SigmoidCrossEntropyLoss"},
     {V1::SILENCE, "Silence"},
     {V1::SLICE, "Slice"},
     {V1::SOFTMAX, "Softmax"},
-    {V1::SOFTMAX_LOSS, "SoftmaxWithLoss"},
     {V1::SPLIT, "Split"},
     {V1::TANH, "TanH"},
-    {V1::THRESHOLD, "Threshold"},
-    {V1::WINDOW_DATA, "WindowData"},
 };
 
 // Copies the fields that both messages have under one name: the type's parameters, bottoms, tops
@@ -178,15 +157,15 @@ void CopyFields(const V1& from, caffe::LayerParameter& to) {
 }
 
 absl::StatusOr<caffe::LayerParameter> Upgrade(const V1& layer) {
-  const auto* row = std::find_if(std::begin(kV1Types), std::end(kV1Types),
-                                 [&](const V1Type& type) { return type.number == layer.type(); });
-  if (row == std::end(kV1Types)) {
+  if (layer.type() == V1::NONE) {
     return absl::InvalidArgumentError(
         absl::StrCat("layers \"", layer.name(), "\": has no type that is in use"));
   }
+  const auto* row = std::find_if(std::begin(kV1Types), std::end(kV1Types),
+                                 [&](const V1Type& type) { return type.number == layer.type(); });
   caffe::LayerParameter upgraded;
   CopyFields(layer, upgraded);
-  upgraded.set_type(row->name);
+  upgraded.set_type(row == std::end(kV1Types) ? V1::LayerType_Name(layer.type()) : row->name);
   return upgraded;
 }
 
