@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "base/text.h"
 
 namespace ulfd::tools {
 
@@ -85,7 +86,7 @@ std::string HumanBytes(int64_t bytes) {
 }
 
 std::string Clipped(std::string text, size_t width) {
-  return text.size() <= width ? text : absl::StrCat(text.substr(0, width - 3), "...");
+  return text.size() <= width ? text : absl::StrCat(Beginning(text, width - 3), "...");
 }
 
 void AppendSection(absl::string_view title, const TextTable& table, std::string& text) {

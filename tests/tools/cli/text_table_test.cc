@@ -54,5 +54,11 @@ TEST(HumanBytesTest, PicksTheUnit) {
   EXPECT_EQ(HumanBytes(int64_t{15} << 30), "15.0 GiB");
 }
 
+TEST(ClippedTest, CutsBetweenCharacters) {
+  EXPECT_EQ(Clipped("abcdefgh", 8), "abcdefgh");
+  EXPECT_EQ(Clipped("abcdefghi", 8), "abcde...");
+  EXPECT_EQ(Clipped("модель", 8), "мо...");
+}
+
 }  // namespace
 }  // namespace ulfd::tools
