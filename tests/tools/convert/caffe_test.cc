@@ -243,6 +243,17 @@ TEST_F(CaffeTest, FieldsThatNothingHereReadsAreSkipped) {
               HasSubstr("no field named \"engin\""));
 }
 
+TEST_F(CaffeTest, OtherNamesOfExtensionOperatorsAreTheSameLayers) {
+  const std::string net = dir_.Write(
+      "net.prototxt",
+      "layer { name: 'in' type: 'Input' top: 'x' input_param { shape { dim: [1, 1, 4, 4] } } }\n"
+      "layer { name: 'p' type: 'PassThrough' bottom: 'x' top: 'y' reorg_param { stride: 2 } }\n");
+  const auto report = ConvertCaffe(net, "", dir_.File("out/1"), {});
+  ASSERT_TRUE(report.ok()) << report.status();
+  EXPECT_THAT(report->rows.back().layers, ElementsAre("reorg_layer"));
+  EXPECT_THAT(report->outputs, ElementsAre("y [ads, 4, 2, 2]"));
+}
+
 TEST_F(CaffeTest, OldTypesWithoutConverterHaveTheNameOfTheFile) {
   EXPECT_THAT(Error("input: 'x' input_dim: 1 input_dim: 4 input_dim: 1 input_dim: 1\n"
                     "layers { name: 'l' type: HINGE_LOSS bottom: 'x' top: 'y' }"),

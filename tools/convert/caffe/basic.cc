@@ -10,13 +10,6 @@
 namespace ulfd::convert {
 namespace {
 
-absl::Status WantBlobs(const CaffeNode& node, size_t wanted, absl::string_view what) {
-  if (node.blobs.size() == wanted) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("has ", node.blobs.size(), node.blobs.size() == 1 ? " blob" : " blobs",
-                   " in the caffemodel, want ", wanted, " (", what, ")"));
-}
-
 absl::Status WantValues(const CaffeNode& node, absl::Span<const CaffeBlob> blobs, size_t blob,
                         int64_t wanted, absl::string_view what) {
   const std::vector<float>& values = blobs[blob].values;
@@ -28,8 +21,7 @@ absl::Status WantValues(const CaffeNode& node, absl::Span<const CaffeBlob> blobs
 // InnerProduct: everything from `axis` on is one vector.  [.., k] x [n, k]^T + b.
 absl::Status InnerProduct(CaffeNode& node) {
   const caffe::InnerProductParameter& p = node.layer.inner_product_param();
-  RETURN_IF_ERROR(WantBlobs(node, p.bias_term() ? 2 : 1,
-                            p.bias_term() ? "weight and bias" : "weight; bias_term is false"));
+  RETURN_IF_ERROR(node.WantWeightAndBias(p.bias_term()));
   ASSIGN_OR_RETURN(const int axis, node.Axis("inner_product_param.axis", p.axis()));
   if (axis == 0) return absl::UnimplementedError("inner_product_param.axis 0 mixes rows");
   const int64_t n = p.num_output();
@@ -76,7 +68,7 @@ absl::Status Relu(CaffeNode& node) {
 }
 
 absl::Status Prelu(CaffeNode& node) {
-  RETURN_IF_ERROR(WantBlobs(node, 1, "slopes"));
+  RETURN_IF_ERROR(node.WantBlobs(1, "slopes"));
   std::vector<float> slopes = node.blobs[0].values;
   if (node.layer.prelu_param().channel_shared()) {
     RETURN_IF_ERROR(WantValues(node, node.blobs, 0, 1, "channel_shared is true"));
@@ -175,7 +167,7 @@ absl::Status ReadScale(const caffe::LayerParameter& layer, absl::Span<const Caff
 }
 
 absl::Status BatchNorm(CaffeNode& node) {
-  RETURN_IF_ERROR(WantBlobs(node, 3, "mean, variance and their scale factor"));
+  RETURN_IF_ERROR(node.WantBlobs(3, "mean, variance and their scale factor"));
   const caffe::BatchNormParameter& p = node.layer.batch_norm_param();
   if (p.has_use_global_stats() && !p.use_global_stats()) {
     return absl::UnimplementedError(
@@ -251,7 +243,6 @@ absl::Status Scale(CaffeNode& node) {
   return AddNorm(node.builder, node.layer.name(), node.in(), axis, norm, node.out());
 }
 
-constexpr int kMany = 1 << 10;
 constexpr CaffeType kTypes[] = {
     {"InnerProduct", {1, 1}, {1, 1}, {1, 2}, &InnerProduct},
     {"ReLU", {1, 1}, {1, 1}, {0, 0}, &Relu},

@@ -26,6 +26,17 @@ absl::StatusOr<int> CaffeNode::Axis(absl::string_view field, int64_t axis, int i
   return static_cast<int>(index);
 }
 
+absl::Status CaffeNode::WantBlobs(size_t wanted, absl::string_view what) const {
+  if (blobs.size() == wanted) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("has ", blobs.size(), blobs.size() == 1 ? " blob" : " blobs",
+                   " in the caffemodel, want ", wanted, " (", what, ")"));
+}
+
+absl::Status CaffeNode::WantWeightAndBias(bool bias_term) const {
+  return bias_term ? WantBlobs(2, "weight and bias") : WantBlobs(1, "weight; bias_term is false");
+}
+
 const CaffeType* FindCaffeType(absl::string_view name) {
   for (const auto table : {BasicCaffeTypes(), ShapeCaffeTypes(), VisionCaffeTypes()}) {
     for (const CaffeType& type : table) {

@@ -34,11 +34,16 @@ struct CaffeNode {
   int rank(int i = 0) const { return shape(i).rank(); }
   // The parameter as an index, counted from the end if negative.  INVALID_ARGUMENT names `field`.
   absl::StatusOr<int> Axis(absl::string_view field, int64_t axis, int i = 0) const;
+  // INVALID_ARGUMENT unless the caffemodel has so many blobs; `what`: which.
+  absl::Status WantBlobs(size_t wanted, absl::string_view what) const;
+  // The same of a layer with weights.
+  absl::Status WantWeightAndBias(bool bias_term) const;
 };
 
 struct Count {
   int min = 0, max = 0;
 };
+inline constexpr int kMany = 1 << 10;
 
 // One row per layer type.
 struct CaffeType {

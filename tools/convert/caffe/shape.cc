@@ -164,7 +164,6 @@ absl::Status Permute(CaffeNode& node) {
   return AddTranspose(node.builder, node.layer.name(), node.in(), perm, node.out());
 }
 
-constexpr int kMany = 1 << 10;
 constexpr CaffeType kTypes[] = {
     {"Crop", {2, 2}, {1, 1}, {0, 0}, &Crop},       {"Concat", {1, kMany}, {1, 1}, {0, 0}, &Concat},
     {"Slice", {1, 1}, {1, kMany}, {0, 0}, &Slice}, {"Flatten", {1, 1}, {1, 1}, {0, 0}, &Flatten},

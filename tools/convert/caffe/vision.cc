@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "engine/layers/registry.h"
 #include "tools/convert/caffe/layers.h"
 #include "tools/convert/recipes.h"
 
@@ -56,12 +57,7 @@ absl::StatusOr<Window> WindowOf(CaffeNode& node) {
                               p.has_stride_w(), p.stride_h(), p.stride_w(), {1}));
   ASSIGN_OR_RETURN(window.dilation,
                    Directions("convolution_param.dilation", p.dilation(), false, false, 0, 0, {1}));
-  if (node.blobs.size() != (p.bias_term() ? 2U : 1U)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("has ", node.blobs.size(), node.blobs.size() == 1 ? " blob" : " blobs",
-                     " in the caffemodel, want ",
-                     p.bias_term() ? "2 (weight and bias)" : "1 (weight; bias_term is false)"));
-  }
+  RETURN_IF_ERROR(node.WantWeightAndBias(p.bias_term()));
   return window;
 }
 
@@ -154,38 +150,23 @@ absl::Status Pooling(CaffeNode& node) {
   return node.builder.AddLayer(std::move(layer));
 }
 
-// The extension operators, whose parameters have the same messages in both formats.
-struct ExtensionType {
-  absl::string_view caffe, ulf;
-  std::vector<std::string> params;
-};
-const ExtensionType& ExtensionOf(absl::string_view caffe) {
-  static const auto& types = *new std::vector<ExtensionType>{
-      {"Reverse", "reverse_layer", {"reverse_param"}},
-      {"Upsample", "upsample_layer", {"upsample_param"}},
-      {"Normalize", "normalize_layer", {"norm_param"}},
-      {"Reorg", "reorg_layer", {"reorg_param"}},
-      {"PassThrough", "reorg_layer", {"reorg_param"}},
-      {"ROIAlign", "roi_align_layer", {"roi_align_param"}},
-      {"ShuffleChannel", "shuffle_channel_layer", {"shuffle_channel_param"}},
-      {"Yolo", "yolo_layer", {"yolo_param"}},
-      {"PriorBox", "prior_box_layer", {"prior_box_param"}},
-      {"SpatialTransformer", "spatial_transformer_layer", {"st_param", "spatial_transform_param"}}};
-  return *std::find_if(types.begin(), types.end(),
-                       [&](const ExtensionType& type) { return type.caffe == caffe; });
-}
-
+// The extension operators, which the engine knows by their names of Caffe, too, and whose
+// parameters have the same messages in both formats.
 absl::Status Extension(CaffeNode& node) {
-  const ExtensionType& type = ExtensionOf(node.layer.type());
-  ulf::LayerParameter layer = MakeLayer(type.ulf, node.layer.name(), node.bottoms, node.out());
+  engine::Notices none;
+  ASSIGN_OR_RETURN(const engine::LayerType* const type,
+                   engine::FindLayerType(node.layer.type(), none));
+  ulf::LayerParameter layer = MakeLayer(type->name, node.layer.name(), node.bottoms, node.out());
   for (size_t i = 1; i < node.tops.size(); ++i) layer.add_top(node.tops[i]);
-  const google::protobuf::Reflection &from = *node.layer.GetReflection(),
-                                     &to = *layer.GetReflection();
-  for (const std::string& name : type.params) {
-    const auto* const field = node.layer.GetDescriptor()->FindFieldByName(name);
-    if (!from.HasField(node.layer, field)) continue;
-    to.MutableMessage(&layer, layer.GetDescriptor()->FindFieldByName(name))
-        ->CopyFrom(from.GetMessage(node.layer, field));
+  for (const int number : {type->param_field, type->other_param_field}) {
+    if (number == 0) continue;
+    const auto* const to = layer.GetDescriptor()->FindFieldByNumber(number);
+    const auto* const from = node.layer.GetDescriptor()->FindFieldByName(to->name());
+    const google::protobuf::Reflection& params = *node.layer.GetReflection();
+    if (!params.HasField(node.layer, from)) continue;
+    layer.GetReflection()
+        ->MutableMessage(&layer, to)
+        ->CopyFrom(params.GetMessage(node.layer, from));
   }
   std::vector<ulf::BlobData> weights;
   for (const CaffeBlob& blob : node.blobs) weights.push_back(MakeBlob(blob.dims, blob.values));
