@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "server/rpc/grpc_memory.h"
+#include "server/rpc/header_limit.h"
 #include "server/system/listening_socket.h"
 
 namespace ulfd::server {
@@ -28,6 +29,7 @@ void Configure(const ServerConfig& settings, grpc::ServerBuilder& builder) {
   builder.SetMaxReceiveMessageSize(settings.limits().max_message_bytes());
   builder.SetMaxSendMessageSize(settings.limits().max_message_bytes());
   set(GRPC_ARG_MAX_METADATA_SIZE, connections.max_header_bytes());
+  LimitHeaders(connections.max_header_bytes());
   set(GRPC_ARG_MAX_CONCURRENT_STREAMS, connections.max_concurrent_streams());
   set(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, connections.handshake_timeout_ms());
   set(GRPC_ARG_KEEPALIVE_TIME_MS, connections.keepalive_time_ms());

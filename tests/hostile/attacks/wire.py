@@ -219,6 +219,29 @@ def _call(wire, path, block, body=None):
     return data if body is None else data + frame(http2.DATA, http2.END_STREAM, stream, body)
 
 
+@attack("indexed headers on many streams", "40 connections of 400 calls each without message, as many headers as one may have")
+def indexed_headers_on_streams(site):
+    block = b"\x90" * 250
+    for _ in range(40):
+        try:
+            wire = site.wire()
+            site.push(wire, b"".join(_call(wire, PREDICT, block) for _ in range(400)))
+        except OSError:
+            site.count("refused")
+    site.hold()
+
+
+@attack("headers of a stream that is over", "complete frames that hold a piece of one header", short=True)
+def headers_of_ended_stream(site):
+    while not site.over():
+        wire = site.wire()
+        site.push(wire, _call(wire, CHECK, b"", EMPTY))
+        data = frame(http2.HEADERS, http2.END_HEADERS, 1, ONE + bytes(8000))
+        while not site.over() and site.push(wire, data):
+            pass
+        wire.close()
+
+
 @attack("indexed headers between calls", "4 connections, 400 calls with 15 KB of them and no message, a Check after each")
 def indexed_headers_between_calls(site):
     for _ in range(4):
