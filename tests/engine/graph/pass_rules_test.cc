@@ -180,6 +180,41 @@ TEST_F(PassRules, WhatIsNoAttentionStaysAsItIs) {
   }
 }
 
+TEST_F(PassRules, AttentionLooksBackABoundedNumberOfLayers) {
+  const auto chain = [](const std::string& x, int length, const std::string& y,
+                        const std::function<std::string(std::string, std::string)>& layer) {
+    std::string text, last = x;
+    for (int i = 1; i <= length; ++i) {
+      const std::string next = i == length ? y : absl::StrCat(y, "_", i);
+      text += layer(last, next);
+      last = next;
+    }
+    return text;
+  };
+  const auto halve = [](const std::string& from, const std::string& to) {
+    return Layer("multiply", {from, "half"}, to);
+  };
+  const auto turn = [](const std::string& from, const std::string& to) {
+    return Layer("transpose", {from}, to, "transpose_param { perm: [ 0, 1, 3, 2 ] }");
+  };
+  const std::string behind = Layer("softmax", {"t"}, "p", "softmax_param { dim: 3 }") +
+                             Layer("batchdot", {"p", "v"}, "y", kWeighted);
+  const std::string before = Heads() + Constant("half", {1}, {"0.5"});
+  for (const int length : {8, 100}) {
+    Rewrites(before + Layer("batchdot", {"q", "k"}, "s", kPositions) +
+                 chain("s", length, "t", halve) + behind,
+             {"constant_folding", "dot_product_attention"}, 1e-6);
+    EXPECT_EQ(Count("softmax"), length == 100) << length;
+    // Of an operand those before stay.
+    EXPECT_EQ(Rewrites(before + chain("q", length, "q9", turn) +
+                           Layer("batchdot", {"q9", "k"}, "t", kPositions) + behind,
+                       {"dot_product_attention"}, 1e-6),
+              1)
+        << length;
+    EXPECT_EQ(Count("transpose") > 0, length == 100) << length;
+  }
+}
+
 TEST_F(PassRules, WhatIsNoProductOfMatricesIsSummedAsItIs) {
   for (const auto& [a, b, dim] : std::vector<std::tuple<std::string, std::string, int>>{
            {"k", "v", 1},     // Both have columns.
