@@ -239,6 +239,12 @@ TEST_F(CaffeTest, FieldsThatNothingHereReadsAreSkipped) {
       "  transform_param { mean_value: 104 mirror: true } loss_param { normalization: VALID } }\n");
   const std::string net = dir_.Write("trained.prototxt", trained);
   EXPECT_TRUE(ConvertCaffe(net, "", dir_.File("trained/1"), {}).ok());
+  EXPECT_THAT(
+      Error("layer { name: 'in' type: 'Input' top: 'x' input_param { shape { dim: [1, 4, 2, 2] } } "
+            "}\n"
+            "layer { name: 'n' type: 'LRN' bottom: 'x' top: 'y' lrn_param { engine: CAFFE } }\n"
+            "layer { name: 'c' type: 'Clip' bottom: 'y' top: 'z' clip_param { min: 0 max: 1 } }"),
+      HasSubstr("node \"c\" (Clip): no converter for this type"));
   EXPECT_THAT(Error("layer { softmax_param { engin: CUDNN } }"),
               HasSubstr("no field named \"engin\""));
 }
