@@ -407,6 +407,26 @@ class WebTest(SyncTest):
         if not env.SANITIZED:
             self.assertLess(usage.ru_maxrss * 1024, MAX_MEMORY)
 
+    def test_answers_that_never_end(self):
+        """One byte of a file in 8 KB of framing, and what goes on beside an error or a redirect."""
+        def chunks(code, framing, size):
+            def misdeed(handler):
+                if handler.command == "HEAD":
+                    return False
+                handler.send_response(code)
+                handler.send_header("Location", "/stamp/1/")
+                handler.send_header("Transfer-Encoding", "chunked")
+                handler.end_headers()
+                while True:
+                    handler.wfile.write(b"%x;" % size + b"x" * framing + b"\r\n" + b"y" * size + b"\r\n")
+                    time.sleep(0.001)
+            return misdeed
+        begin = time.monotonic()
+        for code in (404, 302):
+            self.misbehave(self.big, chunks(code, 0, 10000), f"big.bin: HTTP {code}")
+        self.assertLess(time.monotonic() - begin, 20 * env.SLOWNESS)
+        self.misbehave(self.big, chunks(200, 8000, 1), "big.bin: .*Less than 16384 bytes/sec", tries=1)
+
     def test_errors_of_the_server(self):
         for code in (403, 404, 500):
             self.misbehave(self.big, lambda handler, code=code: handler.reply(code, b"no\x1b[31m") is None,

@@ -17,9 +17,12 @@ namespace ulfd::tools {
 namespace {
 
 constexpr int64_t kMaxPageBytes = int64_t{16} << 20;
-constexpr size_t kMaxErrorBytes = 2000;  // Of a body that explains an error.
-constexpr long kConnectSeconds = 10, kSilentSeconds = 30,
-               kRedirects = 5;  // NOLINT: libcurl's type.
+constexpr absl::Duration kMaxPageTime = absl::Seconds(60);
+constexpr size_t kMaxErrorBytes = 2000;               // Kept of a body that explains an error.
+constexpr curl_off_t kMaxOtherBytes = 1 << 20;        // Read of that, and of one beside a redirect.
+constexpr long kConnectSeconds = 10, kRedirects = 5;  // NOLINT: libcurl's type.
+// For so long, less than that of a file's bytes, however many come to frame them.
+constexpr long kSlowSeconds = 30, kLowestRate = 16 << 10;  // NOLINT
 
 absl::StatusCode CodeOf(long http) {  // NOLINT: libcurl's type.
   if (http == 404) return absl::StatusCode::kNotFound;
@@ -57,6 +60,7 @@ struct UrlClient::Transfer {
   int64_t offset = 0;
   std::string wanted_tag;
   const ByteSink* sink = nullptr;
+  absl::Duration longest = absl::InfiniteDuration();
 
   UrlAnswer answer;
   std::string etag, modified, encoding;
@@ -110,10 +114,15 @@ struct UrlClient::Transfer {
     return absl::OkStatus();
   }
 
+  absl::Status Error() const {
+    return {CodeOf(Code()), absl::StrCat("HTTP ", Code(), error_body.empty() ? "" : " ",
+                                         Printable(absl::StripTrailingAsciiWhitespace(error_body),
+                                                   kMaxErrorBytes))};
+  }
+
   absl::Status TakeBody(absl::string_view bytes) {
     if (Code() >= 300) {
-      absl::StrAppend(&error_body, bytes.substr(0, kMaxErrorBytes - std::min(error_body.size(),
-                                                                             kMaxErrorBytes)));
+      absl::StrAppend(&error_body, bytes.substr(0, kMaxErrorBytes - error_body.size()));
       return absl::OkStatus();
     }
     if (to_skip < 0) RETURN_IF_ERROR(CheckStart());
@@ -141,8 +150,12 @@ size_t OnBody(char* data, size_t size, size_t count, void* transfer) {
 }
 
 template <typename T>
-int OnProgress(void* transfer, curl_off_t, curl_off_t, curl_off_t, curl_off_t) {
-  const auto* t = static_cast<T*>(transfer);
+int OnProgress(void* transfer, curl_off_t, curl_off_t received, curl_off_t, curl_off_t) {
+  auto* t = static_cast<T*>(transfer);
+  if (received > kMaxOtherBytes && t->Code() >= 300) {
+    t->status = t->Error();
+    return 1;
+  }
   return t->stopped != nullptr && t->stopped() ? 1 : 0;
 }
 
@@ -162,14 +175,15 @@ void UrlClient::Configure(const std::string& url, const Transfer& t) {
   curl_easy_setopt(curl_, CURLOPT_NOSIGNAL, 1L);
   curl_easy_setopt(curl_, CURLOPT_NOBODY, t.head ? 1L : 0L);
   curl_easy_setopt(curl_, CURLOPT_CONNECTTIMEOUT, kConnectSeconds);
-  if (options_.timeout != absl::InfiniteDuration()) {
+  if (const absl::Duration longest = std::min(options_.timeout, t.longest);
+      longest != absl::InfiniteDuration()) {
     // 0 would be for ever.
-    const int64_t timeout_ms = std::max<int64_t>(1, absl::ToInt64Milliseconds(options_.timeout));
+    const int64_t timeout_ms = std::max<int64_t>(1, absl::ToInt64Milliseconds(longest));
     curl_easy_setopt(curl_, CURLOPT_TIMEOUT_MS, static_cast<long>(timeout_ms));  // NOLINT
   }
   if (!options_.proxies) curl_easy_setopt(curl_, CURLOPT_NOPROXY, "*");
-  curl_easy_setopt(curl_, CURLOPT_LOW_SPEED_LIMIT, 1L);
-  curl_easy_setopt(curl_, CURLOPT_LOW_SPEED_TIME, kSilentSeconds);
+  curl_easy_setopt(curl_, CURLOPT_LOW_SPEED_LIMIT, kLowestRate);
+  curl_easy_setopt(curl_, CURLOPT_LOW_SPEED_TIME, kSlowSeconds);
   // Nothing but the web, wherever a redirect leads, and never from TLS to plain text.
   curl_easy_setopt(curl_, CURLOPT_PROTOCOLS_STR, "http,https");
   curl_easy_setopt(curl_, CURLOPT_REDIR_PROTOCOLS_STR,
@@ -220,16 +234,13 @@ absl::Status UrlClient::Perform(const std::string& url, Transfer& t) {
     return absl::Status(
         CodeOf(code), absl::StrCat(url, ": ", reason[0] != 0 ? reason : curl_easy_strerror(code)));
   }
-  if (http == 200 || http == 206) return absl::OkStatus();
-  return absl::Status(
-      CodeOf(http),
-      absl::StrCat(url, ": HTTP ", http, t.error_body.empty() ? "" : " ",
-                   Printable(absl::StripTrailingAsciiWhitespace(t.error_body), kMaxErrorBytes)));
+  return http == 200 || http == 206 ? absl::OkStatus() : Annotate(t.Error(), url);
 }
 
 absl::StatusOr<UrlAnswer> UrlClient::Head(const std::string& url) {
   Transfer transfer;
   transfer.head = true;
+  transfer.longest = kMaxPageTime;
   RETURN_IF_ERROR(Perform(url, transfer));
   return transfer.answer;
 }
@@ -245,13 +256,18 @@ absl::Status UrlClient::Get(const std::string& url, int64_t offset, const std::s
 
 absl::StatusOr<std::string> UrlClient::Page(const std::string& url) {
   std::string page;
-  RETURN_IF_ERROR(Get(url, 0, "", [&](absl::string_view bytes) {
+  const auto append = [&](absl::string_view bytes) {
     if (static_cast<int64_t>(page.size() + bytes.size()) > kMaxPageBytes) {
       return absl::OutOfRangeError("the listing has more than 16 MiB");
     }
     absl::StrAppend(&page, bytes);
     return absl::OkStatus();
-  }));
+  };
+  const ByteSink sink = append;
+  Transfer transfer;
+  transfer.sink = &sink;
+  transfer.longest = kMaxPageTime;
+  RETURN_IF_ERROR(Perform(url, transfer));
   return page;
 }
 

@@ -37,8 +37,9 @@ struct UrlAnswer {
 
 // One connection at a time; for one thread.  Errors name the URL.  NOT_FOUND: 404.
 // PERMISSION_DENIED: 401 and 403.  UNAVAILABLE: what may pass (408, 429, 5xx, connections that
-// break, 30 s without a byte, the timeout).  CANCELLED: stopped.  FAILED_PRECONDITION: all others,
-// such as a redirect to anything but http and https, or from https to http.
+// break, the timeout, 60 s for a head or page, 30 s of less than 16 KiB/s for a file).  CANCELLED:
+// stopped.  FAILED_PRECONDITION: all others, such as a redirect to anything but http and https, or
+// from https to http.
 class UrlClient {
  public:
   explicit UrlClient(UrlOptions options);
