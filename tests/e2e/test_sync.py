@@ -5,6 +5,7 @@ import gzip
 import hashlib
 import hmac
 import html
+import itertools
 import os
 import re
 import shutil
@@ -417,8 +418,9 @@ class WebTest(SyncTest):
                 handler.send_header("Location", "/stamp/1/")
                 handler.send_header("Transfer-Encoding", "chunked")
                 handler.end_headers()
-                while True:
-                    handler.wfile.write(b"%x;" % size + b"x" * framing + b"\r\n" + b"y" * size + b"\r\n")
+                content = self.content()
+                for i in itertools.cycle(range(0, len(content), size)):
+                    handler.wfile.write(b"%x;" % size + b"x" * framing + b"\r\n" + content[i:i + size] + b"\r\n")
                     time.sleep(0.001)
             return misdeed
         begin = time.monotonic()
