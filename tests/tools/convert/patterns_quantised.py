@@ -10,7 +10,7 @@ SCALE, ZERO = 0.037, 128
 
 def quantised(g, array, scale=SCALE, zero=ZERO):
     """The input's whole numbers beside their scale and zero, and what they stand for."""
-    x = g.input("x", array)
+    x = g.input(g.fresh("x"), array)
     own = g.constant(np.float32(scale)), g.constant(np.uint8(zero))
     whole = np.clip(np.round(array / np.float32(scale)) + zero, 0, 255)
     return [raw(g, "QuantizeLinear", [x, *own], whole), *own], (whole - zero) * scale
@@ -35,6 +35,16 @@ def quantised_operators(g):
     dequantised(g, "QLinearSigmoid", x, sigmoid(a), 1 / 256.1, 0)
     dequantised(g, "QLinearLeakyRelu", x, np.where(a > 0, a, 0.1 * a), 0.0213, 30, alpha=0.1)
     dequantised(g, "QLinearConcat", x + x, np.concatenate([a, a], 1), 0.0413, 120, True, axis=1)
+
+
+def quantised_pools(g):
+    x, a = quantised(g, numbers(g, ADS, 2, 4, 6))
+    dequantised(g, "QLinearGlobalAveragePool", x, a.mean((2, 3), keepdims=True), 0.0113, 110)
+    windows = a.reshape(ADS, 2, 2, 2, 2, 3).mean((3, 5))
+    dequantised(g, "QLinearAveragePool", x, windows, 0.0213, 120, kernel_shape=[2, 3],
+                strides=[2, 3])
+    y, b = quantised(g, numbers(g, ADS, 3, 4, 6), 0.021, 90)
+    dequantised(g, "QLinearConcat", x + y, np.concatenate([a, b], 1), 0.0413, 120, True, axis=1)
 
 
 def quantised_layers(g):
@@ -120,6 +130,6 @@ def bits_that_do_not_fit(g):
                  domain=MICROSOFT, K=40, N=3, bits=4, block_size=16))
 
 
-PATTERNS = [quantised_operators, quantised_layers, quantised_convolution, blocks_of_weights,
-            weights_of_few_bits]
+PATTERNS = [quantised_operators, quantised_pools, quantised_layers, quantised_convolution,
+            blocks_of_weights, weights_of_few_bits]
 REFUSED = [(bits_that_do_not_fit, "convert the model that it was made of")]
