@@ -43,6 +43,13 @@ template <class T>
 template <class T>
 [[gnu::always_inline]] inline void CopyRows(const T* from, int64_t row_step, int64_t step,
                                             int64_t rows, int64_t n, float* to) {
+  constexpr int64_t kFew = 4;  // Values, for which a loop is not worth starting.
+  for (int64_t j = 0; n <= kFew && j < n; ++j) {
+    for (int64_t row = 0; row < rows; ++row) {
+      to[row * n + j] = static_cast<float>(from[row * row_step + j * step]);
+    }
+  }
+  if (n <= kFew) return;
   for (int64_t row = 0; row < rows; ++row) CopyRow(from + row * row_step, step, n, to + row * n);
 }
 ULFD_MULTIVERSION void Gather(const Tensor& x, int64_t offset, int64_t row_step, int64_t step,
@@ -169,7 +176,8 @@ class ExpressionKernel final : public Kernel {
       const Tensor& x = ctx.in[i];
       const int64_t row_step = plan.row_step(i), step = plan.advances[i] ? 1 : 0;
       const int64_t offset = at[i] + row * row_step + column * step;
-      if (x.dtype == DType::kFloat32 && !side_by_side) {
+      const bool lies_so = row_step == n * step;  // Side by side.
+      if (x.dtype == DType::kFloat32 && (lies_so || !side_by_side)) {
         inputs[i] = {x.f32() + offset, row_step, step};
       } else if (row_step == 0 && step == 0) {
         Gather(x, offset, 0, 0, 1, 1, place);
