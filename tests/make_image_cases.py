@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 """Writes the files of tests/data/layers for the layers of images and detection heads, expression_layer, top_k_layer,
-take_layer, trees_layer and layer_norm_layer.
+take_layer, scatter_layer, scatter_add_layer, trees_layer and layer_norm_layer.
 
   make_image_cases.py --out tests/data/layers
 
@@ -812,6 +812,53 @@ def take(c):
         c.bad('take_rejects_' + name, t, [c.f(2, 5, 3), index], error, 'take_param { %s }' % param, source=FRAMEWORK)
 
 
+def scatter(c):
+    t = 'scatter_layer'
+
+    def case(name, x, index, update, axis=1, add=False):
+        y = np.array(np.broadcast_to(x, (max(len(x), len(index), len(update)), *x.shape[1:])), np.float64)
+        shape = (len(y), *x.shape[1:axis], index.shape[axis], *x.shape[axis + 1:])
+        at, values = np.broadcast_to(index, shape).astype(int), np.broadcast_to(update, shape)
+        for place in np.ndindex(*shape):  # In order: of several for a place the last one stays.
+            to = (*place[:axis], at[place], *place[axis + 1:])
+            y[to] = values[place] + (y[to] if add else 0)
+        c.good(('scatter_add_' if add else 'scatter_') + name, 'scatter_add_layer' if add else t, [x, index, update],
+               y.astype(np.float32), 'take_param { axis: %d }' % axis, source=NUMPY)
+
+    def places(n, *shape):
+        return c.rng.integers(-n, n, shape).astype(np.float32)
+
+    for n in ROWS:
+        case('last_axis_%d' % n, c.f(n, 6), places(6, n, 4), c.f(n, 4))
+        for add in (False, True):
+            case('for_all_behind_%d' % n, c.f(n, 5, 3), places(5, n, 2, 1), c.f(n, 2, 3), add=add)
+    case('each_behind', c.f(2, 5, 3), places(5, 2, 4, 3), c.f(2, 4, 3))
+    case('more_than_there_are', c.f(2, 3), places(3, 2, 70), c.f(2, 70), add=True)
+    case('of_axis_2', c.f(2, 3, 5, 2), places(5, 2, 3, 4, 1), c.f(2, 3, 4, 2), 2)
+    case('one_row_of_x', c.f(1, 5, 3), places(5, 4, 2, 1), c.f(4, 2, 3))
+    case('one_row_of_places', c.f(4, 5), places(5, 1, 2), c.f(4, 2), add=True)
+    case('one_row_of_values', c.f(4, 5), places(5, 4, 2), c.f(1, 2))
+    case('no_entries', c.f(3, 5), c.f(3, 0), c.f(3, 0))
+    case('zero_rows', c.f(0, 5), places(5, 0, 2), c.f(0, 2))
+    c.good('scatter_to_no_place', t, [np.float32([[1, 2, 3]]), np.float32([[3, -4, np.nan, np.inf, -3]]),
+                                      np.float32([[4, 5, 6, 7, 8]])], np.float32([[8, 2, 3]]), source=NUMPY)
+    fits = 'want one that fits input 0: shape [2, 5, 3]'
+    for name, index, update, param, error in [
+            ('rows', (3, 4, 3), (3, 4, 3), '', 'input 1: shape [3, 4, 3], ' + fits),
+            ('steps', (2, 4, 2), (2, 4, 3), '', 'input 1: shape [2, 4, 2], ' + fits),
+            ('other_values', (2, 4, 1), (2, 3, 3), '', f'input 2: shape [2, 3, 3], {fits}, and input 1: shape [2, 4, 1]'),
+            ('narrow_values', (2, 4, 1), (2, 4, 1), '', f'input 2: shape [2, 4, 1], {fits}, and input 1: shape [2, 4, 1]'),
+            ('another_rank', (2, 4), (2, 4, 3), '', 'input 1: shape [2, 4], want rank 3'),
+            ('axis_0', (2, 4, 3), (2, 4, 3), 'axis: 0', 'take_param.axis: 0, want 1 or more'),
+            ('axis', (2, 4, 3), (2, 4, 3), 'axis: 3', 'take_param.axis: 3, want an axis of input 0: shape [2, 5, 3]')]:
+        c.bad('scatter_rejects_' + name, t, [c.f(2, 5, 3), places(5, *index), c.f(*update)], error,
+              'take_param { %s }' % param, source=FRAMEWORK)
+    c.bad('scatter_rejects_int32', t, [c.f(2, 5), np.zeros((2, 4), np.int32), c.f(2, 4)],
+          'input 1: int32, want float32', source=FRAMEWORK)
+    c.bad('scatter_add_rejects_axis_0', 'scatter_add_layer', [c.f(2, 5), c.f(2, 4), c.f(2, 4)],
+          'take_param.axis: 0, want 1 or more', 'take_param { axis: 0 }', source=FRAMEWORK)
+
+
 class Forest:
     """Random trees as weights of trees_layer, and a walk down them by the definition."""
 
@@ -937,7 +984,7 @@ def main():
     c = Cases(None)
     for family in (conv, pooling, transpose, reverse, reorg, shuffle, upsample, normalize, yolo, prior_box, roi_align,
                    spatial_transformer, expression, top_k, take, conv_of_whole_rows, trees,
-                   layer_norm):
+                   layer_norm, scatter):
         family(c)
     for layer_type, text in c.files.items():
         with open(os.path.join(a.out, layer_type + '.textproto'), 'w') as f:

@@ -146,6 +146,14 @@ void AddChoiceCases(std::map<std::string, Build>& cases) {
     m.Input("index", {5, 1});
     m.Layer("take_layer", {"history", "index"}, "y");
   };
+  for (const char* const type : {"scatter_layer", "scatter_add_layer"}) {
+    cases[type] = [type](ScratchModel& m) {
+      m.Input("zeros", {kSteps}, /*user=*/true);
+      m.Input("index", {5});
+      m.Input("update", {5});
+      m.Layer(type, {"zeros", "index", "update"}, "y");
+    };
+  }
 }
 
 void AddTreeCases(std::map<std::string, Build>& cases) {

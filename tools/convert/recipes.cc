@@ -123,6 +123,15 @@ absl::Status AddTake(GraphBuilder& builder, absl::string_view name, const std::s
   return builder.AddLayer(std::move(layer));
 }
 
+absl::Status AddScatter(GraphBuilder& builder, absl::string_view name,
+                        const std::array<std::string, 3>& x_index_update, int axis, bool add,
+                        absl::string_view out) {
+  ulf::LayerParameter layer =
+      MakeLayer(add ? "scatter_add_layer" : "scatter_layer", name, x_index_update, out);
+  layer.mutable_take_param()->set_axis(axis);
+  return builder.AddLayer(std::move(layer));
+}
+
 absl::Status AddSlice(GraphBuilder& builder, absl::string_view name, const std::string& in,
                       int axis, int64_t begin, int64_t length, absl::string_view out) {
   ASSIGN_OR_RETURN(const TensorSpec* spec, SpecOf(builder, in));

@@ -49,6 +49,11 @@ absl::Status AddSlice(GraphBuilder& builder, absl::string_view name, const std::
 // take_layer: entries of `in` along an axis other than 0, at the places in `index`.
 absl::Status AddTake(GraphBuilder& builder, absl::string_view name, const std::string& in,
                      const std::string& index, int axis, absl::string_view out);
+// scatter_layer, scatter_add_layer: x with the entries of `update` at the places in `index`, or
+// added there.
+absl::Status AddScatter(GraphBuilder& builder, absl::string_view name,
+                        const std::array<std::string, 3>& x_index_update, int axis, bool add,
+                        absl::string_view out);
 // x > 0 ? x : slope * x, with one slope, or one per index of axis 1.
 absl::Status AddPrelu(GraphBuilder& builder, absl::string_view name, const std::string& in,
                       absl::Span<const float> slopes, absl::string_view out);

@@ -1,4 +1,4 @@
-// Layers that choose entries along an axis: top_k, take.
+// Layers that choose entries along an axis, or put them there: top_k, take, scatter.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <bit>
@@ -202,6 +202,12 @@ int64_t PlaceOf(float index, int64_t n) {
   return place < 0 ? place + n : place;
 }
 
+absl::StatusOr<int> TakeAxis(const ParseContext& ctx) {
+  const int axis = ctx.param.take_param().axis();
+  if (axis >= 1) return axis;
+  return absl::InvalidArgumentError(absl::StrCat("take_param.axis: ", axis, ", want 1 or more"));
+}
+
 // Of one row: x [outer, n, inner], index [outer, k, inner or 1] -> y [outer, k, inner].
 void TakeRow(const float* x, const float* index, int64_t outer, int64_t n, int64_t k, int64_t inner,
              int64_t index_inner, float* y) {
@@ -226,11 +232,7 @@ void TakeRow(const float* x, const float* index, int64_t outer, int64_t n, int64
 class Take final : public Layer {
  public:
   static absl::StatusOr<std::unique_ptr<Layer>> Parse(const ParseContext& ctx) {
-    const int axis = ctx.param.take_param().axis();
-    if (axis < 1) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("take_param.axis: ", axis, ", want 1 or more"));
-    }
+    ASSIGN_OR_RETURN(const int axis, TakeAxis(ctx));
     return std::unique_ptr<Layer>(new Take(axis));
   }
   absl::StatusOr<TensorSpecs> Infer(absl::Span<const TensorSpec> in) const override {
@@ -282,6 +284,108 @@ class Take final : public Layer {
   const int axis_;
 };
 
+// --------------------------------------------------------------------------------------- scatter
+
+// Of one row: update [outer, k, inner] to the places in index [outer, k, inner or 1] of
+// y [outer, n, inner], one after the other.
+template <bool add>
+void ScatterRow(const float* index, const float* update, int64_t outer, int64_t n, int64_t k,
+                int64_t inner, int64_t index_inner, float* y) {
+  const int64_t width = index_inner == 1 ? inner : 1;
+  for (int64_t o = 0; o < outer; ++o, y += n * inner) {
+    for (int64_t j = 0; j < k; ++j, index += index_inner, update += inner) {
+      for (int64_t i = 0; i < index_inner; ++i) {
+        const int64_t place = PlaceOf(index[i], n);
+        if (place < 0) continue;
+        float* const to = y + place * inner + i;
+        for (int64_t w = 0; w < width; ++w) to[w] = add ? to[w] + update[i + w] : update[i + w];
+      }
+    }
+  }
+}
+
+// The rows of several inputs, of which some may have a single one for all; nullopt: they differ.
+std::optional<Dim> RowsOfAll(absl::Span<const TensorSpec> in) {
+  Dim rows = in[0].shape[0];
+  for (const TensorSpec& other : in.subspan(1)) {
+    const Dim these = other.shape[0];
+    if (rows == Dim::Users() || rows == Dim::Of(1)) {
+      if (these != Dim::Of(1)) rows = these;
+    } else if (these != Dim::Users() && these != Dim::Of(1) && these != rows) {
+      if (!Same(rows, these).has_value()) return std::nullopt;
+      rows = Dim::Unknown();
+    }
+  }
+  return rows;
+}
+
+// scatter_layer, scatter_add_layer.  Ranks and axes are the same, but for the given one, along
+// which index and update have as many entries as they like; each input may have a single row for
+// all; behind the axis the index may have 1 for each.  Of several entries that replace one the last
+// stays.  Entries for places that x lacks are left out.
+template <bool add>
+class Scatter final : public Layer {
+ public:
+  static absl::StatusOr<std::unique_ptr<Layer>> Parse(const ParseContext& ctx) {
+    ASSIGN_OR_RETURN(const int axis, TakeAxis(ctx));
+    return std::unique_ptr<Layer>(new Scatter(axis));
+  }
+  absl::StatusOr<TensorSpecs> Infer(absl::Span<const TensorSpec> in) const override {
+    RETURN_IF_ERROR(WantFloat32(in));
+    RETURN_IF_ERROR(WantAxis("take_param.axis", axis_, in[0]));
+    const int rank = in[0].shape.rank();
+    for (const int i : {1, 2}) RETURN_IF_ERROR(WantRank(in, i, rank, rank));
+    const std::optional<Dim> rows = RowsOfAll(in);
+    for (const int i : {1, 2}) {
+      const Shape& other = in[i].shape;
+      bool fits = rows.has_value(), single = i == 1;
+      for (int d = axis_ + 1; d < rank; ++d) single &= other[d] == Dim::Of(1);
+      for (int d = 1; d < rank; ++d) {
+        const Dim want = d == axis_ ? in[1].shape[d] : in[0].shape[d];
+        fits &= (d > axis_ && single) || Same(want, other[d]).has_value();
+      }
+      if (!fits) {
+        std::string wanted = absl::StrCat("one that fits input 0: shape ", in[0].shape.ToString());
+        if (i == 2) absl::StrAppend(&wanted, ", and input 1: shape ", in[1].shape.ToString());
+        return BadInput(i, in[i], wanted);
+      }
+    }
+    TensorSpec out = in[0];
+    out.shape[0] = *rows;
+    out.level = rows->IsUnknown() ? Level::kUnknown : LevelOf(out.shape, in);
+    return TensorSpecs{out};
+  }
+  absl::StatusOr<std::unique_ptr<Kernel>> Prepare(absl::Span<const TensorSpec>) const override {
+    return MakeKernel([axis = axis_](RunContext& ctx) {
+      const Tensor &x = ctx.in[0], &index = ctx.in[1], &update = ctx.in[2];
+      if (ctx.out[0].elements() == 0) return;
+      const Around all(x, axis), of_index(index, axis);
+      const int64_t n = x.dims[axis], k = index.dims[axis], outer = all.outer / x.dims[0];
+      const int64_t width = outer * n * all.inner, entries = outer * k;
+      constexpr int64_t kWork = 64;  // Of an entry.
+      for (int64_t row = 0; row < ctx.out[0].dims[0]; ++row) {
+        const auto of = [row](const Tensor& t, int64_t size) {
+          return t.f32() + (t.dims[0] == 1 ? 0 : row) * size;
+        };
+        if (ctx.pace.Stops(entries * of_index.inner * kWork)) return;
+        float* const y = ctx.out[0].f32() + row * width;
+        std::copy_n(of(x, width), width, y);
+        ScatterRow<add>(of(index, entries * of_index.inner), of(update, entries * all.inner), outer,
+                        n, k, all.inner, of_index.inner, y);
+      }
+    });
+  }
+  std::string Describe() const override { return absl::StrCat("axis=", axis_); }
+
+ private:
+  explicit Scatter(int axis) : axis_(axis) {}
+  const int axis_;
+};
+
+constexpr char kScattered[] =
+    "x float32, any rank above the axis\nindex float32, whole numbers: below 0 they count from the "
+    "end; axes behind may all be 1\nupdate float32; each of the three may have a single row";
+
 constexpr LayerType kTypes[] = {
     {.name = "top_k_layer",
      .summary = "the k largest or smallest entries along an axis, and their places",
@@ -305,6 +409,28 @@ constexpr LayerType kTypes[] = {
                        "a single row",
              .source = "ONNX GatherElements; numpy.take_along_axis",
              .example_inputs = "x:5,3;index:2,1",
+             .example_param = "take_param { axis: 1 }"}},
+    {.name = "scatter_layer",
+     .summary = "a tensor with entries along an axis replaced, by their places",
+     .inputs = {3, 3},
+     .param_field = ulf::LayerParameter::kTakeParamFieldNumber,
+     .parse = &Scatter</*add=*/false>::Parse,
+     .doc = {.formula = "y = x; for j = 0, 1, ...: y[.., index[.., j, ..], ..] = "
+                        "update[.., j, ..] along the axis",
+             .inputs = kScattered,
+             .source = "ONNX ScatterElements; numpy.put_along_axis",
+             .example_inputs = "x:5,3;index:2,1;update:2,3",
+             .example_param = "take_param { axis: 1 }"}},
+    {.name = "scatter_add_layer",
+     .summary = "a tensor with entries along an axis added to, by their places",
+     .inputs = {3, 3},
+     .param_field = ulf::LayerParameter::kTakeParamFieldNumber,
+     .parse = &Scatter</*add=*/true>::Parse,
+     .doc = {.formula = "y = x; for j = 0, 1, ...: y[.., index[.., j, ..], ..] += "
+                        "update[.., j, ..] along the axis",
+             .inputs = kScattered,
+             .source = "ONNX ScatterElements; torch.scatter_add",
+             .example_inputs = "x:5,3;index:2,1;update:2,3",
              .example_param = "take_param { axis: 1 }"}},
 };
 

@@ -429,6 +429,36 @@ def several_of_some(g):
         g.output(g.binary("Add", found, x))
 
 
+def entries_of_computed_places(g):
+    """x[arange(rows), i] = y: one of each row, several, and several one after the other, added."""
+    g.opset = 16
+    x = g.input("x", g.random.randn(ADS, 5, 2).astype(np.float32))
+    y = g.input("y", g.random.randn(ADS, 3, 2).astype(np.float32))
+    i = g.input("i", g.random.randint(0, 5, (ADS, 3)))
+    rows = g.node("Shape", [x], np.array([ADS, 5, 2]))
+    rows = g.node("Gather", [rows, g.constant(np.array(0))], np.array(ADS), axis=0)
+    zero, one = g.constant(np.array(0)), g.constant(np.array(1))
+    rows = g.unsqueeze(g.node("Range", [zero, rows, one], np.arange(ADS)), 1)
+    each = g.node("Concat", [rows] * 3, np.repeat(rows.array, 3, 1), axis=1)
+    wide = g.node("Expand", [rows, g.node("Shape", [i], np.array([ADS, 3]))], each.array)
+
+    def flat(value, *sizes):
+        return g.node("Reshape", [value, g.ints(-1, *sizes)], value.array.reshape(-1, *sizes))
+
+    for numbers, places, update, add in (
+            (rows, g.slice(i, 1, 0, 1), g.pick(y, 1, 0), False), (wide, i, y, False),
+            (flat(each), flat(i), flat(y, 2), True)):
+        if add or numbers is wide:
+            numbers, places = (g.unsqueeze(v, v.array.ndim) for v in (numbers, places))
+        at = g.node("Concat", [numbers, places], np.concatenate([numbers.array, places.array], -1),
+                    axis=-1)
+        wanted = x.array.copy()
+        for (row, place), new in zip(at.array.reshape(-1, 2), update.array.reshape(-1, 2)):
+            wanted[row, place] = new + (wanted[row, place] if add else 0)
+        g.output(g.node("ScatterND", [x, at, update], wanted, rows="ads",
+                        reduction="add" if add else "none"))
+
+
 def index_filled(g):
     """x.index_fill(1, [0, 2], 0.5): the shape of the entries is that of x, with 2 for 4."""
     x = g.input("x", g.random.randn(ADS, 4, 3).astype(np.float32))
@@ -587,7 +617,8 @@ PATTERNS = [no_columns_assigned, known_places, kept_by_expand, rows_that_a_mask_
             slices_assigned, step_of_each_row, masked_select, merged_heads, sums_across_rows,
             product_with_merged_steps,
             places_from_the_end, one_entry_for_all_rows, statistics_of_the_rows,
-            variance_of_the_rows, steps_of_each_row, several_of_some, index_filled,
+            variance_of_the_rows, steps_of_each_row, several_of_some,
+            entries_of_computed_places, index_filled,
             same_entries_of_each_row, rows_squeezed]
 REFUSED = [(rows_that_meet_others, "across rows"),
            (loss_beside_scores, "one for all rows of a request"),

@@ -53,7 +53,9 @@ struct RowNumbers {
   engine::Dim count = engine::Dim::Ads();  // Rows: the users or the ads.
   int64_t scale = 1;
   std::string plus;     // Empty: nothing.  Of two along the last axis: what follows the number.
-  Dims dims = {count};  // Of the integers; the first are the rows, along others they are repeated.
+  // Of the integers; the first are the rows, along others they are repeated.  A multiple of the
+  // rows: so many for each row, one after the other.
+  Dims dims = {count};
   // What follows the row's number along the last axis: the same in every row, flattened.
   std::vector<std::vector<int64_t>> beside;
   bool shape_only = false;  // They were added to others, for the shape of the sum.

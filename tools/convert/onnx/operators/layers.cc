@@ -365,6 +365,26 @@ absl::StatusOr<OnnxValue> PickAlong(OnnxNode& node, const OnnxValue& x, int axis
   return part;
 }
 
+absl::StatusOr<std::string> Scattered(OnnxNode& node, std::array<OnnxValue, 3> x_index_update,
+                                      int axis, bool add) {
+  std::array<std::string, 3> tensors;
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    OnnxValue& value = x_index_update[i];
+    if (value.axes[0] < 0) value.dims[0] = Dim::Of(1);  // A single row stands for all.
+    std::vector<int> before, all;
+    bool for_all = i == 1;
+    for (int d = 1; d < value.rank(); ++d) {
+      all.push_back(d);
+      if (d <= axis) before.push_back(d);
+      for_all &= d <= axis || value.dims[d] == Dim::Of(1) || node.graph.IsRepeated(value, d);
+    }
+    ASSIGN_OR_RETURN(tensors[i], node.graph.PlainAlong(value, for_all ? before : all));
+  }
+  const std::string out = node.Top();
+  RETURN_IF_ERROR(AddScatter(node.builder(), node.name, tensors, axis, add, out));
+  return out;
+}
+
 absl::StatusOr<OnnxValue> Padded(OnnxNode& node, const OnnxValue& x, int axis, int64_t before,
                                  int64_t behind, float fill) {
   if (before == 0 && behind == 0) return x;

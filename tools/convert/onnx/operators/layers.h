@@ -3,6 +3,7 @@
 #ifndef ULFD_TOOLS_CONVERT_ONNX_OPERATORS_LAYERS_H_
 #define ULFD_TOOLS_CONVERT_ONNX_OPERATORS_LAYERS_H_
 
+#include <array>
 #include <string>
 #include <vector>
 
@@ -115,6 +116,10 @@ absl::Status AddDenseAlong(OnnxNode& node, const OnnxValue& x, int axis, const D
 // The entries of an axis at these places.
 absl::StatusOr<OnnxValue> PickAlong(OnnxNode& node, const OnnxValue& x, int axis,
                                     const std::vector<int64_t>& places, const std::string& out);
+// x, index and update, with the rows in front: the node's layer, which puts entries of `update` in
+// their places along an axis of x, or adds them there.
+absl::StatusOr<std::string> Scattered(OnnxNode& node, std::array<OnnxValue, 3> x_index_update,
+                                      int axis, bool add);
 // The value with so many entries of one number before and behind those of an axis.
 absl::StatusOr<OnnxValue> Padded(OnnxNode& node, const OnnxValue& x, int axis, int64_t before,
                                  int64_t behind, float fill = 0);

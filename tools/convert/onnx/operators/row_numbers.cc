@@ -108,6 +108,7 @@ absl::Status StepOfRows(OnnxNode& node, const OnnxValue& x, const std::string& p
 absl::Status GatherOfRows(OnnxNode& node, const RowNumbers& rows) {
   ASSIGN_OR_RETURN(const OnnxValue x, node.value(0));
   if (IntAttribute(node.node, "axis", 0) != 0 || rows.plus.empty() || rows.dims.size() > 2 ||
+      rows.dims[0] != rows.count ||
       x.dims[0].IsConst() || x.dims[0].value() != rows.scale) {
     return absl::UnimplementedError(
         absl::StrCat("numbers of rows, times ", rows.scale, ", of shape ", DimsText(x.dims)));
@@ -133,7 +134,7 @@ bool JoinPlaces(const OnnxNode& node, RowNumbers& rows) {
     return false;
   }
   const OnnxValue* const value = node.graph.FindValue(node.node.input(1));
-  if (node.node.input_size() == 2 && last == 1 && value != nullptr && value->dims == rows.dims &&
+  if (node.node.input_size() == 2 && value != nullptr && value->dims == rows.dims &&
       node.graph.ConstantBehind(value->tensor) == nullptr) {
     rows.plus = node.node.input(1);
   }
@@ -147,11 +148,27 @@ bool JoinPlaces(const OnnxNode& node, RowNumbers& rows) {
   return true;
 }
 
+// Numbers of rows [rows, 1] side by side.
+bool RepeatBeside(const OnnxNode& node, RowNumbers& rows) {
+  const auto column = [&](const std::string& input) {
+    const RowNumbers* const of = node.graph.FindRowNumbers(input);
+    return of != nullptr && of->dims == Dims{rows.count, Dim::Of(1)} && of->scale == rows.scale &&
+           of->plus.empty() && of->beside.empty() && !of->shape_only;
+  };
+  const int64_t axis = IntAttribute(node.node, "axis", 0);
+  if ((axis != 1 && axis != -1) ||
+      !std::all_of(node.node.input().begin(), node.node.input().end(), column)) {
+    return false;
+  }
+  rows.dims[1] = Dim::Of(node.node.input_size());
+  return true;
+}
+
 // What leaves numbers of rows as they are, repeats them, changes the dimensions of 1 behind them,
 // or puts places beside them.
 bool MoveRowNumbers(const OnnxNode& node, RowNumbers& rows) {
   const std::string& op = node.node.op_type();
-  if (op == "Concat") return JoinPlaces(node, rows);
+  if (op == "Concat") return RepeatBeside(node, rows) || JoinPlaces(node, rows);
   if (!rows.beside.empty()) return false;
   if (op == "Unsqueeze") {
     const absl::StatusOr<std::vector<int64_t>> axes = Integers(node, 1, "axes");
@@ -174,6 +191,13 @@ bool MoveRowNumbers(const OnnxNode& node, RowNumbers& rows) {
   }
   Dims dims = *wanted;
   if (op != "Reshape" || !Elements(rows.dims, 1, rows.dims.size()).has_value()) return false;
+  if (rows.dims.size() == 2 && rows.dims[0] == rows.count && dims.size() == 1 &&
+      rows.plus.empty() && rows.scale == 1) {
+    const Dim merged = engine::Multiply(rows.count, rows.dims[1]);
+    if (dims[0] != Dim::Of(-1) && dims[0] != merged) return false;
+    rows.dims = {merged};
+    return true;
+  }
   if (dims[0] == Dim::Of(-1)) dims[0] = rows.count;
   const auto one = [](const Dim& d) { return d == Dim::Of(1); };
   if (dims[0] != rows.count || !std::all_of(dims.begin() + 1, dims.end(), one) ||
@@ -241,6 +265,7 @@ absl::StatusOr<Placed> PlacedValues(OnnxNode& node, RowNumbers rows) {
   ASSIGN_OR_RETURN(const OnnxValue value, node.value(2));
   const std::optional<int64_t> whole = Elements(x.dims, 1, x.dims.size());
   if (rows.beside.empty() || rows.beside.size() >= x.dims.size() || x.dims[0] != rows.count ||
+      rows.dims[0] != rows.count ||
       !whole.has_value() || StringAttribute(node.node, "reduction", "none") != "none") {
     return absl::UnimplementedError(
         absl::StrCat("numbers of rows beside others for shape ", DimsText(x.dims)));
@@ -295,6 +320,41 @@ absl::Status PutPlaced(OnnxNode& node, Placed placed, const Dims& dims) {
     RETURN_IF_ERROR(AddReshape(node.builder(), node.name, mixed, to, out));
   }
   node.Set(out, dims);
+  return absl::OkStatus();
+}
+
+// x[arange(rows), place] = value, with one place for each row, [rows, 2], or several: [rows, k, 2],
+// or [rows * k, 2].
+absl::Status ScatterAtComputed(OnnxNode& node, const RowNumbers& rows) {
+  ASSIGN_OR_RETURN(OnnxValue x, node.value(0));
+  ASSIGN_OR_RETURN(OnnxValue index, node.graph.ValueOf(rows.plus));
+  ASSIGN_OR_RETURN(OnnxValue update, node.value(2));
+  const std::string reduction = StringAttribute(node.node, "reduction", "none");
+  const size_t places = rows.dims.size() - 1;  // Axes of indices and updates in front of others.
+  if (places > 2 || x.rank() < 2 || x.dims[0] != rows.count || !x.dims[1].IsConst() ||
+      update.rank() != static_cast<int>(places) + x.rank() - 2 ||
+      (reduction != "none" && reduction != "add")) {
+    return absl::UnimplementedError(absl::StrCat(
+        "numbers of rows and places of shape ", DimsText(rows.dims), " for ", DimsText(x.dims)));
+  }
+  index = WithoutAxis(std::move(index), static_cast<int>(places));
+  if (places == 1 && rows.dims[0] == rows.count) {
+    index = WithAxis(std::move(index), 1);
+    update = WithAxis(std::move(update), 1);
+  } else if (places == 1) {
+    for (OnnxValue* const value : {&index, &update}) {
+      Dims dims = value->dims;
+      dims[0] = rows.count;
+      dims.insert(dims.begin() + 1, Dim::Of(rows.dims[0].value()));
+      ASSIGN_OR_RETURN(*value, Reshaped(node, *value, std::move(dims)));
+    }
+  }
+  while (index.rank() < x.rank()) index = WithAxis(std::move(index), index.rank());
+  Dims dims = x.dims;
+  ASSIGN_OR_RETURN(const std::string out,
+                   Scattered(node, {std::move(x), std::move(index), std::move(update)}, 1,
+                             reduction == "add"));
+  node.Set(out, std::move(dims));
   return absl::OkStatus();
 }
 
@@ -383,9 +443,11 @@ absl::StatusOr<bool> ConvertRowNumbers(OnnxNode& node) {
     if (node.graph.FindRowNumbers(node.node.input(i)) != nullptr) at = i;
   }
   if (at < 0) return false;
-  if (at > 1) return absl::UnimplementedError("computes with numbers of rows");
+  if (at > 1 && op != "Concat") {
+    return absl::UnimplementedError("computes with numbers of rows");
+  }
   RowNumbers rows = *node.graph.FindRowNumbers(node.node.input(at));
-  const Constant* const other = node.constant(1 - at);
+  const Constant* const other = at > 1 ? nullptr : node.constant(1 - at);
   if (op == "Shape" && node.node.attribute_size() == 0) {
     const auto rank = static_cast<int64_t>(rows.dims.size());
     node.graph.Define(node.output(), IntConstant({rank}, rows.dims));
@@ -400,13 +462,15 @@ absl::StatusOr<bool> ConvertRowNumbers(OnnxNode& node) {
   }
   if (op == "GatherND" && at == 1 && !rows.plus.empty() && rows.dims.size() == 2) {
     ASSIGN_OR_RETURN(const OnnxValue x, node.value(0));
-    if (x.rank() < 2 || x.dims[0] != rows.count || IntAttribute(node.node, "batch_dims", 0) != 0)
+    if (x.rank() < 2 || x.dims[0] != rows.count || rows.dims[0] != rows.count ||
+        IntAttribute(node.node, "batch_dims", 0) != 0)
       return absl::UnimplementedError(absl::StrCat("numbers of rows for shape ", DimsText(x.dims)));
     RETURN_IF_ERROR(StepOfRows(node, x, rows.plus));
     return true;
   }
   if (op == "ScatterND" && at == 1) {
-    RETURN_IF_ERROR(ScatterAtPlaces(node, rows));
+    RETURN_IF_ERROR(rows.plus.empty() ? ScatterAtPlaces(node, rows)
+                                      : ScatterAtComputed(node, rows));
     return true;
   }
   if (MoveRowNumbers(node, rows)) {

@@ -1,6 +1,8 @@
 // ONNX's operators that choose entries by value or place.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <array>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
@@ -291,14 +293,14 @@ bool LosesSums(const OnnxNode& node, const OnnxValue& index, int axis) {
          zeros->f32(0) == 0;
 }
 
-// Entries replaced along an axis, one after the other: of several for a place the last one stays.
 absl::Status ScatterElements(OnnxNode& node) {
-  ASSIGN_OR_RETURN(const OnnxValue x, node.value(0));
-  ASSIGN_OR_RETURN(const OnnxValue index, node.value(1));
-  ASSIGN_OR_RETURN(const OnnxValue update, node.value(2));
+  std::array<OnnxValue, 3> in;
+  for (int i = 0; i < 3; ++i) {
+    ASSIGN_OR_RETURN(in[static_cast<size_t>(i)], node.value(i));
+  }
+  auto& [x, index, update] = in;
   ASSIGN_OR_RETURN(const int axis, WantAxis(IntAttribute(node.node, "axis", 0), x.rank()));
   RETURN_IF_ERROR(WantNoRows(x, axis));
-  constexpr int64_t kMostEntries = 64;
   const std::string reduction = StringAttribute(node.node, "reduction", "none");
   Dims dims = x.dims;
   bool fits = index.rank() == x.rank() && update.rank() == x.rank();
@@ -310,7 +312,7 @@ absl::Status ScatterElements(OnnxNode& node) {
     }
   }
   if (!fits || update.dims[axis] != index.dims[axis] || !index.dims[axis].IsConst() ||
-      index.dims[axis].value() > kMostEntries || (reduction != "none" && reduction != "add")) {
+      (reduction != "none" && reduction != "add")) {
     return absl::UnimplementedError(
         absl::StrCat("indices of shape ", DimsText(index.dims), " for ", DimsText(x.dims)));
   }
@@ -320,26 +322,11 @@ absl::Status ScatterElements(OnnxNode& node) {
         "index_add before operator set 16, which loses all but one of a place's entries; export it "
         "with a newer one");
   }
-  const int64_t count = index.dims[axis].value();
-  ASSIGN_OR_RETURN(std::string tensor, node.graph.PlainAlong(x, {axis}));
-  ASSIGN_OR_RETURN(const std::string places,
-                   AddPlaces(node, x.dims[axis].value(), x.rank() - 1 - axis));
-  for (int64_t i = 0; i < count; ++i) {
-    std::string parts[2];
-    for (int input = 0; input < 2; ++input) {
-      ASSIGN_OR_RETURN(const OnnxValue part, PickAlong(node, input == 0 ? index : update, axis, {i},
-                                                       node.Scratch("entry")));
-      ASSIGN_OR_RETURN(parts[input], node.graph.PlainAlong(part, {axis}));
-    }
-    const std::string next = i + 1 == count ? node.Top() : node.Scratch("replaced");
-    RETURN_IF_ERROR(
-        AddExpression(node.builder(), i + 1 == count ? node.name : next,
-                      absl::StrCat("where(", FromFront("@0", x.dims[axis].value()), " == @1, @2",
-                                   reduction == "add" ? " + @3" : "", ", @3)"),
-                      {parts[0], places, parts[1], tensor}, next));
-    tensor = next;
-  }
-  node.Set(tensor, std::move(dims));
+  const int rows = RowAxis(dims), along = axis < rows ? axis + 1 : axis;
+  for (OnnxValue& value : in) value = MoveAxis(std::move(value), rows, 0);
+  ASSIGN_OR_RETURN(const std::string out, Scattered(node, in, along, reduction == "add"));
+  std::rotate(dims.begin(), dims.begin() + rows, dims.begin() + rows + 1);
+  node.Set(MoveAxis(node.graph.Whole(out, std::move(dims)), 0, rows));
   return absl::OkStatus();
 }
 

@@ -207,12 +207,12 @@ Results CumSum(const Call& c) {
   return One(Ints(x.type, x.dims, {out.begin(), out.end()}));
 }
 
-// Rows of the input replaced by those of the updates, at tuples of places.
+// Rows of the input replaced by those of the updates, or added to, at tuples of places.
 Results ScatterNd(const Call& c) {
   const Array &x = *c.in[0], &indices = *c.in[1], &updates = *c.in[2];
-  if (StringAttribute(c.node, "reduction", "none") != "none") {
-    return absl::UnimplementedError("a reduction");
-  }
+  const std::string reduction = StringAttribute(c.node, "reduction", "none");
+  const bool adds = reduction == "add";
+  if (!adds && reduction != "none") return absl::UnimplementedError("a reduction");
   const int64_t k = indices.rank() < 1 ? 0 : indices.dims.back();
   if (indices.ints == nullptr || k < 1 || k > x.rank()) return Misfit(c, "want tuples of places");
   Sizes wanted(indices.dims.begin(), indices.dims.end() - 1);
@@ -237,9 +237,10 @@ Results ScatterNd(const Call& c) {
     for (int64_t i = 0; i < slice; ++i) {
       const auto at = static_cast<size_t>(to + i);
       if (x.ints == nullptr) {
-        floats[at] = updates.at(tuple * slice + i);
+        floats[at] = updates.at(tuple * slice + i) + (adds ? floats[at] : 0);
       } else {
-        ints[at] = (*updates.ints)[static_cast<size_t>(tuple * slice + i)];
+        const int64_t update = (*updates.ints)[static_cast<size_t>(tuple * slice + i)];
+        ints[at] = Wrap(x.type, update + (adds ? ints[at] : 0));
       }
     }
   }
