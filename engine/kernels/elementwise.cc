@@ -49,6 +49,11 @@ float Dot(const float* a, const float* b, int64_t n, Isa isa) {
   return KernelsOf(isa).dot(a, b, n);
 }
 
+void RowProducts(const float* a, int64_t m, const float* b, int64_t n, int64_t k, float* y,
+                 Isa isa) {
+  KernelsOf(isa).row_products(a, m, b, n, k, y);
+}
+
 void GruCell(const float* x, const float* g, const float* bias, float* h, int64_t n, Isa isa) {
   KernelsOf(isa).gru_cell(x, g, bias, h, n);
 }

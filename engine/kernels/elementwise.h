@@ -53,6 +53,11 @@ void WeightedSum(const float* w, const float* v, int64_t stride, int64_t count, 
 // Sum of a[i] * b[i].
 float Dot(const float* a, const float* b, int64_t n, Isa isa = ActiveIsa());
 
+// y[i, j] = the product of row i of a, [m, k], with row j of b, [n, k].  If these are one matrix,
+// each pair is computed once.
+void RowProducts(const float* a, int64_t m, const float* b, int64_t n, int64_t k, float* y,
+                 Isa isa = ActiveIsa());
+
 // One step of a GRU for one row of n units: h = c + z * (h - c) with r = sigmoid(x_r + g_r), z =
 // sigmoid(x_z + g_z), c = tanh(x_c + bias + r * g_c), where x and g hold 3 * n values in the order
 // r, z, c (g: what h gives, biases included).

@@ -8,6 +8,7 @@
 
 #include "engine/kernels/low_precision.h"
 #include "engine/kernels/table.h"
+#include "engine/kernels/transpose.h"
 
 namespace ulfd::engine {
 namespace {
@@ -33,6 +34,12 @@ void FillPanels(const float* from, int64_t k, int64_t n, int64_t row_stride, int
   for (int64_t column = 0; column < n; column += kPanel) {
     const int64_t used = std::min(kPanel, n - column);
     const int64_t width = used == kPanel ? kPanel : tail_width;
+    if (row_stride == 1) {
+      if (used < width) std::fill(to, to + k * width, 0.0f);
+      Transpose(from + column * column_stride, column_stride, used, k, to, width);
+      to += k * width;
+      continue;
+    }
     for (int64_t i = 0; i < k; ++i, to += width) {
       const float* row = from + i * row_stride + column * column_stride;
       for (int64_t j = 0; j < used; ++j) to[j] = row[j * column_stride];

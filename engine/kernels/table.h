@@ -57,6 +57,11 @@ struct KernelTable {
   // b = wk + diag(q) * wp for matrices of one packed layout; wk may be null.
   void (*scale_rows)(const MatrixView& wk, const MatrixView& wp, const float* q, float* b);
   float (*dot)(const float* a, const float* b, int64_t n);
+  // See RowProducts in elementwise.h.
+  void (*row_products)(const float* a, int64_t m, const float* b, int64_t n, int64_t k, float* y);
+  // See transpose.h.
+  void (*transpose)(const float* from, int64_t from_step, int64_t rows, int64_t columns, float* to,
+                    int64_t to_step);
   // See GruCell in elementwise.h.
   void (*gru_cell)(const float* x, const float* g, const float* bias, float* h, int64_t n);
   // See AddHash in hash.h.

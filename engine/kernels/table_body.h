@@ -18,7 +18,9 @@ inline Vec MultiplyAdd(Vec a, Vec b, Vec sum) { return Vec::Fma(a, b, sum); }
 #include "engine/kernels/fc_body.h"
 #include "engine/kernels/gru_body.h"
 #include "engine/kernels/hash_body.h"
+#include "engine/kernels/row_products_body.h"
 #include "engine/kernels/table.h"
+#include "engine/kernels/transpose_body.h"
 
 namespace ulfd::engine {
 namespace {
@@ -35,6 +37,8 @@ constexpr KernelTable kTable = {
     .dot_product_attention = &DotProductAttention,
     .scale_rows = &ScaleRows,
     .dot = &Dot,
+    .row_products = &RowProducts,
+    .transpose = &Transpose,
     .gru_cell = &GruCell,
     .hash = &HashBytes,
 };

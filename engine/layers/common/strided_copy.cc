@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "engine/kernels/transpose.h"
 #include "engine/layers/common/multiversion.h"
 
 namespace ulfd::engine {
@@ -39,16 +40,14 @@ template <class T>
   }
 }
 
-template <class T>
-[[gnu::always_inline]] inline void CopyAll(const Axes& axes, const T* x, T* y) {
-  // The two innermost have loops of their own, as runs may be of a few elements.
+// copy(runs, inner, x, y) for the two innermost axes, whose runs may be of a few elements.
+template <class T, class Copy>
+[[gnu::always_inline]] inline void CopyAll(const Axes& axes, const T* x, T* y, Copy copy) {
   const StridedCopy::Axis inner = axes.back();
   const StridedCopy::Axis runs = axes.size() > 1 ? axes[axes.size() - 2] : StridedCopy::Axis{1, 0};
   absl::InlinedVector<int64_t, 8> index(axes.size(), 0);
-  for (;;) {
-    for (int64_t run = 0; run < runs.count; ++run, y += inner.count) {
-      CopyRun(x + run * runs.step, inner.step, y, inner.count);
-    }
+  for (;; y += runs.count * inner.count) {
+    copy(runs, inner, x, y);
     int axis = static_cast<int>(axes.size()) - 3;
     for (; axis >= 0; --axis) {
       x += axes[axis].step;
@@ -60,11 +59,29 @@ template <class T>
   }
 }
 
+template <class T>
+[[gnu::always_inline]] inline void CopyRuns(const StridedCopy::Axis& runs,
+                                            const StridedCopy::Axis& inner, const T* x, T* y) {
+  for (int64_t run = 0; run < runs.count; ++run, y += inner.count) {
+    CopyRun(x + run * runs.step, inner.step, y, inner.count);
+  }
+}
+
 ULFD_MULTIVERSION void Copy32(const Axes& axes, const int32_t* x, int32_t* y) {
-  CopyAll(axes, x, y);
+  CopyAll(axes, x, y, CopyRuns<int32_t>);
 }
 ULFD_MULTIVERSION void Copy64(const Axes& axes, const int64_t* x, int64_t* y) {
-  CopyAll(axes, x, y);
+  CopyAll(axes, x, y, CopyRuns<int64_t>);
+}
+
+// Matrices, one after the other, laid out the other way.
+bool AreTransposed(const Axes& axes) {
+  return axes.size() > 1 && axes[axes.size() - 2].step == 1 && axes.back().step > 1;
+}
+void TransposeAll(const Axes& axes, const float* x, float* y) {
+  CopyAll(axes, x, y,
+          [](const StridedCopy::Axis& runs, const StridedCopy::Axis& inner, const float* from,
+             float* to) { Transpose(from, inner.step, inner.count, runs.count, to, inner.count); });
 }
 
 }  // namespace
@@ -72,7 +89,9 @@ ULFD_MULTIVERSION void Copy64(const Axes& axes, const int64_t* x, int64_t* y) {
 void StridedCopy::Run(const Tensor& x, Tensor& y) const {
   if (y.elements() == 0) return;
   const Axes merged = Merged(axes);
-  if (SizeOf(x.dtype) == sizeof(int32_t)) {
+  if (x.dtype == DType::kFloat32 && AreTransposed(merged)) {
+    TransposeAll(merged, x.f32() + start, y.f32());
+  } else if (SizeOf(x.dtype) == sizeof(int32_t)) {
     Copy32(merged, x.i32() + start, static_cast<int32_t*>(y.data));
   } else {
     Copy64(merged, x.i64() + start, static_cast<int64_t*>(y.data));

@@ -8,6 +8,7 @@
 #include "base/status_macros.h"
 #include "engine/kernels/elementwise.h"
 #include "engine/kernels/fc.h"
+#include "engine/kernels/transpose.h"
 #include "engine/layers/checks.h"
 #include "engine/layers/common/broadcast.h"
 #include "engine/layers/common/multiversion.h"
@@ -124,18 +125,6 @@ struct SharedMatrices {
 bool SharesRows(const Operand& x, const Operand& w, absl::Span<const int64_t> batch) {
   return batch.size() >= 2 && batch[0] > 1 && x.batch.size() == batch.size() &&
          x.batch[0] == batch[0] && (w.batch.size() < batch.size() || w.batch[0] == 1);
-}
-
-// to[columns, rows] = from[rows, columns], some columns at a time, so that their lines stay in the
-// first-level cache.
-void Transpose(const float* from, int64_t rows, int64_t columns, float* to) {
-  constexpr int64_t kColumns = 16;
-  for (int64_t begin = 0; begin < columns; begin += kColumns) {
-    const int64_t end = std::min(columns, begin + kColumns);
-    for (int64_t i = 0; i < rows; ++i) {
-      for (int64_t j = begin; j < end; ++j) to[j * rows + i] = from[i * columns + j];
-    }
-  }
 }
 
 class BatchDotKernel final : public Kernel {
@@ -262,9 +251,15 @@ class BatchDotKernel final : public Kernel {
           WeightedSum(from_b, from_a, a.columns, k, m, to);
           continue;
         }
+        // Of fields with each other (DLRM, PNN).  Of more rows than columns, laying them out anew
+        // takes less than adding up lanes for each pair.
+        if (from_a == from_b && b.transposed && !a.transposed && m <= k) {
+          RowProducts(from_a, m, from_b, n, k, to);
+          continue;
+        }
         if (viewed != from_b) view = ViewOf({from_b, k, n, b.transposed}, m, scratch);
         viewed = from_b;
-        if (a.transposed) Transpose(from_a, k, m, turned);
+        if (a.transposed) Transpose(from_a, m, k, m, turned, k);
         Multiply(ctx, a.transposed ? turned : from_a, m, view, to);
       }
     });

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "engine/kernels/transpose.h"
 #include "gtest/gtest.h"
 #include "tests/testing/float_arrays.h"
 
@@ -296,6 +297,49 @@ TEST_P(ElementwiseTest, Sums) {
     double want = 0;
     for (int64_t i = 0; i < n; ++i) want += double{a[i]} * b[i];
     EXPECT_NEAR(Dot(a.data(), b.data(), n, GetParam()), want, 3e-6) << n;
+  }
+}
+
+TEST_P(ElementwiseTest, ProductsOfRowsWithRows) {
+  for (const int64_t m : {1, 4, 7, 27}) {
+    for (const int64_t n : {1, 4, 7, 9}) {
+      for (const int64_t k : {1, 3, 8, 16, 27, 64}) {
+        const bool own = n == 9;  // With themselves.
+        const GuardedFloats a(m * k, 1), others(n * k, 2);
+        const float* const b = own ? a.data() : others.data();
+        const int64_t columns = own ? m : n;
+        GuardedFloats y(m * columns);
+        RowProducts(a.data(), m, b, columns, k, y.data(), GetParam());
+        for (int64_t i = 0; i < m; ++i) {
+          for (int64_t j = 0; j < columns; ++j) {
+            double want = 0;
+            for (int64_t c = 0; c < k; ++c) want += double{a[i * k + c]} * b[j * k + c];
+            ASSERT_NEAR(y[i * columns + j], want, 3e-6) << m << " " << n << " " << k;
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST_P(ElementwiseTest, TransposedMatrices) {
+  for (const int64_t rows : {1, 3, 4, 7, 8, 13, 16, 33}) {
+    for (const int64_t columns : {1, 3, 4, 5, 16, 18, 39}) {
+      for (const int64_t gap : {0, 3}) {
+        const int64_t step = columns + gap, to_step = rows + gap;
+        const GuardedFloats from((rows - 1) * step + columns, 1);
+        const std::vector<float> before((columns - 1) * to_step + rows, -7.0f);
+        GuardedFloats to(static_cast<int64_t>(before.size()));
+        std::copy(before.begin(), before.end(), to.data());
+        Transpose(from.data(), step, rows, columns, to.data(), to_step, GetParam());
+        for (int64_t j = 0; j < columns; ++j) {
+          for (int64_t i = 0; i < to_step && j * to_step + i < std::ssize(before); ++i) {
+            ASSERT_EQ(to[j * to_step + i], i < rows ? from[i * step + j] : -7.0f)
+                << rows << " " << columns << " " << gap;
+          }
+        }
+      }
+    }
   }
 }
 

@@ -600,6 +600,18 @@ def known_places(g):
         g.output(g.node("Transpose", [found], found.array.transpose(order), perm=order))
 
 
+def products_of_fields(g):
+    """DLRM: the products of fields with each other, of which those below the diagonal stay."""
+    for fields, width in ((5, 8), (6, 3)):
+        x = g.input(g.fresh("x"), g.random.randn(ADS, fields, width).astype(np.float32))
+        turned = g.node("Transpose", [x], x.array.transpose(0, 2, 1), perm=[0, 2, 1])
+        products = g.node("MatMul", [x, turned], x.array @ turned.array)
+        at = np.stack(np.tril_indices(fields, -1), -1)
+        apart = g.node("Transpose", [products], products.array.transpose(1, 2, 0), perm=[1, 2, 0])
+        found = g.node("GatherND", [apart, g.constant(at)], apart.array[at[:, 0], at[:, 1]])
+        g.output(g.node("Transpose", [found], found.array.T, perm=[1, 0]))
+
+
 def kept_by_expand(g):
     """expand(-1, 4, -1) as torch.onnx.export's newer exporter writes it, with sizes and -1."""
     x = g.input("x", g.random.randn(ADS, 1, 3).astype(np.float32))
@@ -610,7 +622,7 @@ def kept_by_expand(g):
     g.output(g.node("Expand", [x, size], np.repeat(x.array, 4, 1)))
 
 
-PATTERNS = [no_columns_assigned, known_places, kept_by_expand, rows_that_a_mask_chooses, places_of_chosen_rows,
+PATTERNS = [no_columns_assigned, known_places, products_of_fields, kept_by_expand, rows_that_a_mask_chooses, places_of_chosen_rows,
             best_steps_in_order, few_and_many_of_the_best, gates_of_the_best, entries_added_up,
             entries_of_constant_places,
             rows_sorted_and_back, order_sorted, last_step_of_a_length, steps_assigned, column_replaced,
