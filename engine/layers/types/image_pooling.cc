@@ -1,6 +1,7 @@
 // Pooling over windows of images.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <cstring>
 #include <limits>
 #include <memory>
 #include <string>
@@ -34,21 +35,32 @@ Span SpanOf(const Window& window, int axis, int64_t index, int64_t input) {
   return {std::max<int64_t>(start, 0), std::min(end, input), end - start};
 }
 
-// How the places of a window become one.  NaN stays NaN, as in torch: two selections of one
-// comparison each, which need no branch.
+// Partial results: sums of several are more exact than one.  GCC 12 makes no vector of selections
+// in a loop over floats.
+constexpr int kLanes = 8;
+using Lanes = float __attribute__((vector_size(kLanes * sizeof(float))));
+
+[[gnu::always_inline]] inline void Load(const float* from, Lanes& to) {
+  std::memcpy(&to, from, sizeof(to));
+}
+
+// How a place of a window is added to what the others made; T is float or Lanes.  NaN stays NaN, as
+// in torch.
 struct Maximum {
   static constexpr float kOfNone = -std::numeric_limits<float>::infinity();
-  [[gnu::always_inline]] static float Of(float a, float b) {
-    const float larger = b > a ? b : a;
-    return b != b ? b : larger;
+  template <class T>
+  [[gnu::always_inline]] static void Add(const T& x, T& folded) {
+    folded = x > folded ? x : folded;
+    folded = x != x ? x : folded;
   }
 };
 struct Sum {
   static constexpr float kOfNone = 0.0f;
-  [[gnu::always_inline]] static float Of(float a, float b) { return a + b; }
+  template <class T>
+  [[gnu::always_inline]] static void Add(const T& x, T& folded) {
+    folded += x;
+  }
 };
-
-constexpr int kLanes = 8;  // Partial results: vectorisable, and sums are more exact than one.
 
 // Of n places in a row.
 template <class Fold>
@@ -56,14 +68,14 @@ template <class Fold>
   float result = Fold::kOfNone;
   int64_t i = 0;
   if (n >= kLanes) {
-    float lanes[kLanes];
-    std::fill_n(lanes, kLanes, Fold::kOfNone);
+    Lanes lanes = Lanes{} + Fold::kOfNone, next;
     for (; i + kLanes <= n; i += kLanes) {
-      for (int j = 0; j < kLanes; ++j) lanes[j] = Fold::Of(lanes[j], x[i + j]);
+      Load(x + i, next);
+      Fold::Add(next, lanes);
     }
-    for (const float lane : lanes) result = Fold::Of(result, lane);
+    for (int j = 0; j < kLanes; ++j) Fold::Add(float{lanes[j]}, result);
   }
-  for (; i < n; ++i) result = Fold::Of(result, x[i]);
+  for (; i < n; ++i) Fold::Add(x[i], result);
   return result;
 }
 
@@ -73,16 +85,16 @@ template <class Fold>
                                                float* __restrict y) {
   int64_t i = 0;
   for (; i + kLanes <= n; i += kLanes) {
-    float lanes[kLanes];
-    std::fill_n(lanes, kLanes, Fold::kOfNone);
+    Lanes lanes = Lanes{} + Fold::kOfNone, next;
     for (int64_t r = 0; r < rows; ++r) {
-      for (int j = 0; j < kLanes; ++j) lanes[j] = Fold::Of(lanes[j], x[r * n + i + j]);
+      Load(x + r * n + i, next);
+      Fold::Add(next, lanes);
     }
-    std::copy_n(lanes, kLanes, y + i);
+    std::memcpy(y + i, &lanes, sizeof(lanes));
   }
   for (; i < n; ++i) {
     y[i] = Fold::kOfNone;
-    for (int64_t r = 0; r < rows; ++r) y[i] = Fold::Of(y[i], x[r * n + i]);
+    for (int64_t r = 0; r < rows; ++r) Fold::Add(x[r * n + i], y[i]);
   }
 }
 
@@ -116,7 +128,7 @@ template <class Fold>
       for (; j < end; ++j) {
         const Span columns = SpanOf(window, 1, j, plane.width);
         float folded = Fold::kOfNone;
-        for (int64_t c = columns.begin; c < columns.end; ++c) folded = Fold::Of(folded, x[c]);
+        for (int64_t c = columns.begin; c < columns.end; ++c) Fold::Add(x[c], folded);
         y[j] = folded;
       }
     }

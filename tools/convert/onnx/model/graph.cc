@@ -212,7 +212,7 @@ std::vector<int> OnnxGraph::UserInFront(const OnnxValue& value) const {
 }
 
 absl::StatusOr<std::string> OnnxGraph::Plain(const OnnxValue& value) {
-  const Shape shape = builder_.Find(value.tensor)->shape;
+  Shape shape = builder_.Find(value.tensor)->shape;
   if (value.rank() == 0) return value.tensor;  // One number: layers want a rank.
   std::vector<int> axes = UserInFront(value), named;
   for (const int axis : axes) {
@@ -220,11 +220,33 @@ absl::StatusOr<std::string> OnnxGraph::Plain(const OnnxValue& value) {
   }
   std::string tensor = value.tensor;
   if (!std::is_sorted(named.begin(), named.end())) {
+    // Axes of 1 that it lacks would be moved along, and hide the order from who reads it.
+    Dims kept;
+    std::vector<int> place(shape.rank(), -1);
+    bool ones = true;
+    for (int axis = 0; axis < shape.rank(); ++axis) {
+      if (std::find(named.begin(), named.end(), axis) == named.end()) {
+        ones &= shape[axis] == Dim::Of(1);
+      } else {
+        place[axis] = static_cast<int>(kept.size());
+        kept.push_back(shape[axis]);
+      }
+    }
+    if (ones && named.size() < static_cast<size_t>(shape.rank())) {
+      ASSIGN_OR_RETURN(const std::vector<int64_t> sizes, ReshapeSizes(shape, kept));
+      tensor = builder_.FreshTensor(absl::StrCat(value.tensor, "/kept"));
+      RETURN_IF_ERROR(AddReshape(builder_, tensor, value.tensor, sizes, tensor));
+      shape = builder_.Find(tensor)->shape;
+      for (std::vector<int>* const list : {&axes, &named}) {
+        for (int& axis : *list) axis = axis < 0 ? axis : place[axis];
+      }
+    }
     for (int axis = 0; axis < shape.rank(); ++axis) {
       if (std::find(named.begin(), named.end(), axis) == named.end()) named.push_back(axis);
     }
+    const std::string from = tensor;
     tensor = builder_.FreshTensor(absl::StrCat(value.tensor, "/transposed"));
-    RETURN_IF_ERROR(AddTranspose(builder_, tensor, value.tensor, named, tensor));
+    RETURN_IF_ERROR(AddTranspose(builder_, tensor, from, named, tensor));
     for (int i = 0, next = 0; i < value.rank(); ++i) {
       if (axes[i] >= 0) axes[i] = next++;
     }
