@@ -73,7 +73,12 @@ template <class Fold>
       Load(x + i, next);
       Fold::Add(next, lanes);
     }
-    for (int j = 0; j < kLanes; ++j) Fold::Add(float{lanes[j]}, result);
+    float parts[kLanes];
+    std::memcpy(parts, &lanes, sizeof(parts));
+    for (int half = kLanes / 2; half > 0; half /= 2) {
+      for (int j = 0; j < half; ++j) Fold::Add(parts[j + half], parts[j]);
+    }
+    result = parts[0];
   }
   for (; i < n; ++i) Fold::Add(x[i], result);
   return result;
@@ -134,10 +139,27 @@ template <class Fold>
     }
   }
 }
+// Each of so many planes, which follow each other, to one value.
+template <class Fold>
+[[gnu::always_inline]] inline void FoldWholePlanes(const Plane& plane, int64_t planes, Pace& pace) {
+  const int64_t places = plane.height * plane.width, at_once = Pace::RowsAtOnce(places, 1);
+  for (int64_t i = 0; i < planes;) {
+    const int64_t end = std::min(planes, i + at_once);
+    if (pace.Stops((end - i) * places)) return;
+    for (; i < end; ++i) plane.y[i] = FoldRow<Fold>(plane.x + i * places, places);
+  }
+}
+
 // So many planes, which follow each other.
 template <class Fold>
 [[gnu::always_inline]] inline void FoldPlanes(const Window& window, Plane plane, int64_t planes,
                                               float* line, Pace& pace) {
+  const Span rows = SpanOf(window, 0, 0, plane.height), columns = SpanOf(window, 1, 0, plane.width);
+  const bool short_planes = Pace::RowsAtOnce(plane.height * plane.width, 1) > 1;
+  if (short_planes && plane.out_height * plane.out_width == 1 &&
+      rows.end - rows.begin == plane.height && columns.end - columns.begin == plane.width) {
+    return FoldWholePlanes<Fold>(plane, planes, pace);
+  }
   const int64_t at_once = Pace::RowsAtOnce(window.size[1], 1);
   for (; planes > 0; --planes) {
     FoldPlane<Fold>(window, plane, line, at_once, pace);
