@@ -116,6 +116,20 @@ class Pnn(Base):
         return self.deep(torch.cat([flat(fields, dense), inner, outer], 1)).squeeze(1)
 
 
+class Dlrm(Base):
+    """The products of all fields with each other, the numbers' one among them."""
+
+    def make(self):
+        self.bottom, self.top = mlp(3, 16, WIDTH), mlp(WIDTH + FIELDS * (FIELDS + 1) // 2, 16, 1)
+
+    def score(self, fields, dense, keys, mask, query):
+        x = self.bottom(dense)
+        fields = torch.cat([x.unsqueeze(1), fields], 1)
+        products = torch.bmm(fields, torch.transpose(fields, 1, 2))
+        row, column = map(list, zip(*((i, j) for i in range(FIELDS + 1) for j in range(i))))
+        return self.top(torch.cat([x, products[:, row, column]], 1)).squeeze(1)
+
+
 class Dcn(Base):
     """Cross layers with a vector: x0 * (x . w) + b + x."""
 
@@ -406,7 +420,7 @@ class OneMatrix(nn.Module):
 
 
 FAMILIES = {"wide_deep": WideDeep, "deepfm": DeepFm, "pooled": Pooled, "nfm": Nfm, "afm": Afm,
-            "pnn": Pnn, "dcn": Dcn, "dcn_v2": DcnV2, "dcn_mix": DcnMix, "xdeepfm": XDeepFm,
+            "pnn": Pnn, "dlrm": Dlrm, "dcn": Dcn, "dcn_v2": DcnV2, "dcn_mix": DcnMix, "xdeepfm": XDeepFm,
             "autoint": AutoInt, "bst": Bst, "din": Din, "dien": Dien, "gru4rec": Gru4Rec,
             "senet": SeNet, "fibinet": FiBiNet, "ffm": Ffm, "fwfm": FwFm, "mmoe": Mmoe, "ple": Ple,
             "dssm": Dssm}
