@@ -4,6 +4,7 @@
 #include <memory>
 #include <utility>
 
+#include "absl/functional/function_ref.h"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "base/text.h"
@@ -40,6 +41,17 @@ std::vector<engine::Weight> Views(const ulf::LayerWeightsParameter& weights) {
          absl::MakeConstSpan(blob.data().data(), static_cast<size_t>(blob.data_size()))});
   }
   return views;
+}
+
+// `base`, or with the first number that is free: names are not given back, so `last` says which
+// numbers need no look.
+std::string Fresh(absl::string_view base, HashMap<std::string, int>& last,
+                  absl::FunctionRef<bool(const std::string&)> taken) {
+  int& number = last.emplace(base, 1).first->second;
+  for (;; ++number) {
+    std::string name = number == 1 ? std::string(base) : absl::StrCat(base, ".", number);
+    if (!taken(name)) return name;
+  }
 }
 
 }  // namespace
@@ -135,19 +147,15 @@ const TensorSpec* GraphBuilder::Find(const std::string& tensor) const {
   return it == specs_.end() ? nullptr : &it->second;
 }
 
-std::string GraphBuilder::FreshTensor(absl::string_view base) const {
-  const auto taken = [&](const std::string& name) {
+std::string GraphBuilder::FreshTensor(absl::string_view base) {
+  return Fresh(base, last_tensor_, [&](const std::string& name) {
     return specs_.contains(name) || reserved_.contains(name);
-  };
-  std::string name(base);
-  for (int i = 2; taken(name); ++i) name = absl::StrCat(base, ".", i);
-  return name;
+  });
 }
 
 std::string GraphBuilder::FreshLayer(absl::string_view base) {
-  std::string name(base);
-  for (int i = 2; layer_names_.contains(name); ++i) name = absl::StrCat(base, ".", i);
-  return name;
+  return Fresh(base, last_layer_,
+               [&](const std::string& name) { return layer_names_.contains(name); });
 }
 
 std::vector<std::string> GraphBuilder::TakeAddedTypes() { return std::exchange(added_types_, {}); }

@@ -65,7 +65,7 @@ class GraphBuilder {
   // Null if there is no tensor of that name (yet).
   const engine::TensorSpec* Find(const std::string& tensor) const;
   // `base`, or "base.2", "base.3", ... if a tensor or an input has that name.
-  std::string FreshTensor(absl::string_view base) const;
+  std::string FreshTensor(absl::string_view base);
   // Reserves a name that a later node will make, so that FreshTensor does not give it away.
   void Reserve(const std::string& tensor) { reserved_.insert(tensor); }
 
@@ -85,6 +85,7 @@ class GraphBuilder {
   std::vector<std::string> input_tops_;
   HashMap<std::string, engine::TensorSpec> specs_;
   HashSet<std::string> reserved_, layer_names_;
+  HashMap<std::string, int> last_tensor_, last_layer_;  // Numbers that made names, by base.
   std::vector<std::string> added_types_;
 };
 

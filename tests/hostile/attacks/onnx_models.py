@@ -68,6 +68,12 @@ def _row(n, op="Relu"):
     return model([node(op, [names[i]], [names[i + 1]]) for i in range(n)])
 
 
+def _sums(n):
+    """Of one constant, which is a layer wherever it is added."""
+    names = ["x"] + [f"v{i}" for i in range(n - 1)] + ["y"]
+    return model([node("Add", [names[i], "w"], [names[i + 1]]) for i in range(n)], [tensor("w", [4], bytes(16))])
+
+
 def _doubling_functions(n):
     calls = [function(f"f{i}", [node(f"f{i + 1}", ["a"], ["c"], domain="f"), node(f"f{i + 1}", ["c"], ["b"], domain="f")])
              for i in range(n)]
@@ -127,6 +133,7 @@ GOOD = model([node("Relu", ["x"], ["y"])])
 HUGE, LEAST = 1 << 62, -(1 << 63)
 FLOATS = functools.partial(struct.pack, "<4f")
 FILES = {
+    "20000 sums with one constant": _sums(20_000),
     "functions that double, 30 deep": _doubling_functions(30), "a function that calls itself":
         model([node("f0", ["x"], ["y"], domain="f")], functions=[function("f0", [node("f0", ["a"], ["b"], domain="f")])]),
     "constants that double, 60 times": _doubling_constants(60), "constants that double, 28 times": _doubling_constants(28),

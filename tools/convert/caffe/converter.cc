@@ -222,7 +222,7 @@ class CaffeConverter {
 
   // The tensor that a blob becomes: one of its name, which replaces an earlier one in place unless
   // another blob still means that.
-  std::string TensorFor(const std::string& top) const {
+  std::string TensorFor(const std::string& top) {
     for (const auto& [blob, tensor] : current_) {
       if (blob != top && tensor == top) return builder_.FreshTensor(top);
     }
