@@ -52,7 +52,7 @@ struct RowMask {
 struct RowNumbers {
   engine::Dim count = engine::Dim::Ads();  // Rows: the users or the ads.
   int64_t scale = 1;
-  std::string plus;     // Empty: nothing.  Of two along the last axis: what follows the number.
+  std::string plus;  // Empty: nothing.  Of two along the last axis: what follows the number.
   // Of the integers; the first are the rows, along others they are repeated.  A multiple of the
   // rows: so many for each row, one after the other.
   Dims dims = {count};

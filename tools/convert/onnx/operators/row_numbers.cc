@@ -108,8 +108,7 @@ absl::Status StepOfRows(OnnxNode& node, const OnnxValue& x, const std::string& p
 absl::Status GatherOfRows(OnnxNode& node, const RowNumbers& rows) {
   ASSIGN_OR_RETURN(const OnnxValue x, node.value(0));
   if (IntAttribute(node.node, "axis", 0) != 0 || rows.plus.empty() || rows.dims.size() > 2 ||
-      rows.dims[0] != rows.count ||
-      x.dims[0].IsConst() || x.dims[0].value() != rows.scale) {
+      rows.dims[0] != rows.count || x.dims[0].IsConst() || x.dims[0].value() != rows.scale) {
     return absl::UnimplementedError(
         absl::StrCat("numbers of rows, times ", rows.scale, ", of shape ", DimsText(x.dims)));
   }
@@ -265,8 +264,8 @@ absl::StatusOr<Placed> PlacedValues(OnnxNode& node, RowNumbers rows) {
   ASSIGN_OR_RETURN(const OnnxValue value, node.value(2));
   const std::optional<int64_t> whole = Elements(x.dims, 1, x.dims.size());
   if (rows.beside.empty() || rows.beside.size() >= x.dims.size() || x.dims[0] != rows.count ||
-      rows.dims[0] != rows.count ||
-      !whole.has_value() || StringAttribute(node.node, "reduction", "none") != "none") {
+      rows.dims[0] != rows.count || !whole.has_value() ||
+      StringAttribute(node.node, "reduction", "none") != "none") {
     return absl::UnimplementedError(
         absl::StrCat("numbers of rows beside others for shape ", DimsText(x.dims)));
   }
@@ -334,8 +333,8 @@ absl::Status ScatterAtComputed(OnnxNode& node, const RowNumbers& rows) {
   if (places > 2 || x.rank() < 2 || x.dims[0] != rows.count || !x.dims[1].IsConst() ||
       update.rank() != static_cast<int>(places) + x.rank() - 2 ||
       (reduction != "none" && reduction != "add")) {
-    return absl::UnimplementedError(absl::StrCat(
-        "numbers of rows and places of shape ", DimsText(rows.dims), " for ", DimsText(x.dims)));
+    return absl::UnimplementedError(absl::StrCat("numbers of rows and places of shape ",
+                                                 DimsText(rows.dims), " for ", DimsText(x.dims)));
   }
   index = WithoutAxis(std::move(index), static_cast<int>(places));
   if (places == 1 && rows.dims[0] == rows.count) {
@@ -351,9 +350,9 @@ absl::Status ScatterAtComputed(OnnxNode& node, const RowNumbers& rows) {
   }
   while (index.rank() < x.rank()) index = WithAxis(std::move(index), index.rank());
   Dims dims = x.dims;
-  ASSIGN_OR_RETURN(const std::string out,
-                   Scattered(node, {std::move(x), std::move(index), std::move(update)}, 1,
-                             reduction == "add"));
+  ASSIGN_OR_RETURN(
+      const std::string out,
+      Scattered(node, {std::move(x), std::move(index), std::move(update)}, 1, reduction == "add"));
   node.Set(out, std::move(dims));
   return absl::OkStatus();
 }
