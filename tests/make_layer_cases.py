@@ -141,6 +141,15 @@ def arithmetic(c):
         c.add(op + '_rejects_a_weight', t, [f(2), f(2)], weights=[f(2)], error='1 weight, want 0', ours_only=True)
 
 
+def parts_of_a_row_repeated(c):
+    """One of the operands has a single row, and repeats parts of it."""
+    f = c.f
+    for op in ('add', 'sub', 'multiply', 'div'):
+        c.add(op + '_repeats_parts', op + '_layer', [f(5, 3, 2, 4), f(1, 3, 1, 4)])
+        c.add(op + '_repeats_parts_of_the_first', op + '_layer', [f(1, 3, 1, 4), f(5, 3, 2, 4)])
+        c.add(op + '_repeats_numbers', op + '_layer', [f(3, 2, 1), f(6, 3, 2, 4)])
+
+
 def where(c):
     f = c.f
     for n in ROWS:
@@ -641,7 +650,7 @@ def main():
     np.seterr(all='ignore')  # NaN and infinity are what some cases are about.
     c = Cases(ulf_ref)
     for family in (arithmetic, where, sums, activations, prelu, bn, dice, softmax, shapes, sources, matmul, batchdot, gru,
-                   embedding):
+                   embedding, parts_of_a_row_repeated):
         family(c)
     for layer_type, text in c.files.items():
         with open(os.path.join(a.out, layer_type + '.textproto'), 'w') as f:

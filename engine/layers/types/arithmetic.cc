@@ -19,6 +19,91 @@ namespace {
 
 // ---------------------------------------------------------------------------- add sub multiply div
 
+// Operands whose runs are short because one of them has a single row and repeats parts of it, as
+// the angles of all heads: that row is written out once, and runs are rows.
+class BinaryKernel final : public Kernel {
+ public:
+  explicit BinaryKernel(BinaryOp op) : op_(op) {}
+
+  size_t ScratchBytes(absl::Span<const Tensor> in) const override {
+    TensorDims out;
+    const size_t rank = std::max(in[0].dims.size(), in[1].dims.size());
+    for (size_t d = 0; d < rank; ++d) {
+      const auto size = [&](const Tensor& t) {
+        const size_t missing = rank - t.dims.size();
+        return d < missing ? 1 : t.dims[d - missing];
+      };
+      out.push_back(size(in[0]) == 1 ? size(in[1]) : size(in[0]));
+    }
+    const BroadcastPlan plan = PlanBroadcast(out, {in[0].dims, in[1].dims});
+    return RepeatedRow(plan) < 0 ? 0 : static_cast<size_t>(RowOf(plan)) * sizeof(float);
+  }
+
+  absl::Status Run(RunContext& ctx) const override {
+    const Tensor &a = ctx.in[0], &b = ctx.in[1];
+    const BroadcastPlan plan = PlanBroadcast(ctx.out[0].dims, {a.dims, b.dims});
+    float* const y = ctx.out[0].f32();
+    const int repeated = RepeatedRow(plan);
+    if (repeated >= 0) {
+      const int64_t row = RowOf(plan);
+      auto* const whole = static_cast<float*>(ctx.scratch);
+      WriteRow(ctx.in[static_cast<size_t>(repeated)], plan, static_cast<size_t>(repeated), whole);
+      const Strided one{whole, 0, 1}, x{repeated == 0 ? b.f32() : a.f32(), row, 1};
+      BinaryRows(op_, repeated == 0 ? one : x, repeated == 0 ? x : one, y, row,
+                 plan.outer.front().count, row);
+      return absl::OkStatus();
+    }
+    plan.ForEachBlock([&](const BroadcastPlan::Offsets& at, int64_t out) {
+      BinaryRows(op_, {a.f32() + at[0], plan.row_step(0), plan.advances[0] ? 1 : 0},
+                 {b.f32() + at[1], plan.row_step(1), plan.advances[1] ? 1 : 0}, y + out, plan.run,
+                 plan.rows(), plan.run);
+    });
+    return absl::OkStatus();
+  }
+
+ private:
+  static int64_t RowOf(const BroadcastPlan& plan) {
+    int64_t row = plan.run;
+    for (size_t i = 1; i < plan.outer.size(); ++i) row *= plan.outer[i].count;
+    return row;
+  }
+
+  // The operand whose row is to be written out, or -1: the other one has every element of the
+  // output.
+  static int RepeatedRow(const BroadcastPlan& plan) {
+    constexpr int64_t kShort = 64, kFewRows = 4, kLongRow = 1 << 14;
+    if (plan.outer.size() < 2 || plan.run >= kShort || plan.outer.front().count < kFewRows)
+      return -1;
+    const int64_t row = RowOf(plan);
+    if (row > kLongRow) return -1;
+    for (const int i : {0, 1}) {
+      bool whole = plan.advances[static_cast<size_t>(1 - i)];
+      int64_t step = row;
+      for (const BroadcastPlan::Axis& axis : plan.outer) {
+        whole &= axis.step[static_cast<size_t>(1 - i)] == step;
+        if (&axis + 1 != plan.outer.end()) step /= (&axis + 1)->count;
+      }
+      if (whole && plan.outer.front().step[static_cast<size_t>(i)] == 0) return i;
+    }
+    return -1;
+  }
+
+  static void WriteRow(const Tensor& x, const BroadcastPlan& plan, size_t operand, float* to) {
+    BroadcastPlan one = plan;
+    one.outer.front().count = 1;
+    one.ForEachRun([&](const BroadcastPlan::Offsets& at, int64_t out) {
+      const float* const from = x.f32() + at[operand];
+      if (plan.advances[operand]) {
+        std::copy_n(from, plan.run, to + out);
+      } else {
+        std::fill_n(to + out, plan.run, *from);
+      }
+    });
+  }
+
+  const BinaryOp op_;
+};
+
 // add_layer, sub_layer, multiply_layer, div_layer: y = a op b with numpy's broadcasting both ways.
 // The level is that of the higher input if its rows lead.  x / 0 is IEEE.
 template <BinaryOp kBinary, Semantics::Op kOp>
@@ -33,17 +118,7 @@ class Binary final : public Layer {
   }
   Semantics semantics() const override { return {.op = kOp}; }
   absl::StatusOr<std::unique_ptr<Kernel>> Prepare(absl::Span<const TensorSpec>) const override {
-    return MakeKernel([](RunContext& ctx) {
-      const Tensor& a = ctx.in[0];
-      const Tensor& b = ctx.in[1];
-      const BroadcastPlan plan = PlanBroadcast(ctx.out[0].dims, {a.dims, b.dims});
-      float* y = ctx.out[0].f32();
-      plan.ForEachBlock([&](const BroadcastPlan::Offsets& at, int64_t out) {
-        BinaryRows(kBinary, {a.f32() + at[0], plan.row_step(0), plan.advances[0] ? 1 : 0},
-                   {b.f32() + at[1], plan.row_step(1), plan.advances[1] ? 1 : 0}, y + out, plan.run,
-                   plan.rows(), plan.run);
-      });
-    });
+    return std::unique_ptr<Kernel>(new BinaryKernel(kBinary));
   }
 };
 
