@@ -150,6 +150,15 @@ def parts_of_a_row_repeated(c):
         c.add(op + '_repeats_numbers', op + '_layer', [f(3, 2, 1), f(6, 3, 2, 4)])
 
 
+def numbers_a_step_apart(c):
+    for name, x, offsets in (('whole_rows', c.f(3, 8), (1, 3, 5, 7)), ('rows_with_a_rest', c.f(3, 9), (0, 2, 4, 6)),
+                             ('by_three', c.f(3, 8), (1, 4, 7)), ('backwards', c.f(3, 6), (5, 3, 1)),
+                             ('unevenly', c.f(3, 8), (0, 2, 5)),
+                             ('int64', np.int64([[1 << 40, 2, 3, 4], [5, 6, 7, 1 << 41]]), (1, 3))):
+        c.add('slice_a_step_apart_' + name, 'slice_layer', [x], 'slice_param { concat_dim: 0 %s }' % ' '.join(
+            'slices { offset: %d shape: 1 }' % offset for offset in offsets))
+
+
 def where(c):
     f = c.f
     for n in ROWS:
@@ -650,7 +659,7 @@ def main():
     np.seterr(all='ignore')  # NaN and infinity are what some cases are about.
     c = Cases(ulf_ref)
     for family in (arithmetic, where, sums, activations, prelu, bn, dice, softmax, shapes, sources, matmul, batchdot, gru,
-                   embedding, parts_of_a_row_repeated):
+                   embedding, parts_of_a_row_repeated, numbers_a_step_apart):
         family(c)
     for layer_type, text in c.files.items():
         with open(os.path.join(a.out, layer_type + '.textproto'), 'w') as f:

@@ -132,8 +132,8 @@ absl::Status AddScatter(GraphBuilder& builder, absl::string_view name,
   return builder.AddLayer(std::move(layer));
 }
 
-absl::Status AddSlice(GraphBuilder& builder, absl::string_view name, const std::string& in,
-                      int axis, int64_t begin, int64_t length, absl::string_view out) {
+absl::Status AddSlices(GraphBuilder& builder, absl::string_view name, const std::string& in,
+                       int axis, absl::Span<const Range> ranges, absl::string_view out) {
   ASSIGN_OR_RETURN(const TensorSpec* spec, SpecOf(builder, in));
   if (axis == 0) {
     return absl::UnimplementedError("cuts along axis 0, the rows, which belong to the request");
@@ -141,32 +141,41 @@ absl::Status AddSlice(GraphBuilder& builder, absl::string_view name, const std::
   RETURN_IF_ERROR(WantNumber(*spec, axis));
   ASSIGN_OR_RETURN(const int64_t inner, InnerSize(builder, in, axis));
   // slice_layer sees a row as flat: one piece per index of the dimensions between rows and axis.
-  int64_t outer = 1;
+  int64_t outer = 1, count = 0;
+  for (const Range& range : ranges) count += range.length;
   std::vector<int64_t> shape = {0};
   for (int d = 1; d < spec->shape.rank(); ++d) {
     if (d < axis) {
       RETURN_IF_ERROR(WantNumber(*spec, d));
       outer *= spec->shape[d].value();
     }
-    shape.push_back(d == axis ? length : spec->shape[d].value());
+    shape.push_back(d == axis ? count : spec->shape[d].value());
   }
   const int64_t step = spec->shape[axis].value() * inner;
   ulf::LayerParameter layer = MakeLayer("slice_layer", name, {in}, out);
   layer.mutable_slice_param()->set_concat_dim(0);
+  const bool single = outer == 1 && ranges.size() == 1;
   for (int64_t o = 0; o < outer; ++o) {
-    ulf::Slice& piece = *layer.mutable_slice_param()->add_slices();
-    piece.set_offset(static_cast<int32_t>(o * step + begin * inner));
-    if (outer > 1) {
-      piece.add_shape(static_cast<int32_t>(length * inner));
-      continue;
+    for (const auto& [begin, length] : ranges) {
+      ulf::Slice& piece = *layer.mutable_slice_param()->add_slices();
+      piece.set_offset(static_cast<int32_t>(o * step + begin * inner));
+      if (!single) piece.add_shape(static_cast<int32_t>(length * inner));
     }
+  }
+  if (single) {
+    ulf::Slice& piece = *layer.mutable_slice_param()->mutable_slices(0);
     for (size_t d = 1; d < shape.size(); ++d) piece.add_shape(static_cast<int32_t>(shape[d]));
   }
-  if (outer == 1) return builder.AddLayer(std::move(layer));
+  if (single) return builder.AddLayer(std::move(layer));
   const std::string flat = builder.FreshTensor(absl::StrCat(out, "/flat"));
   layer.set_top(0, flat);
   RETURN_IF_ERROR(builder.AddLayer(std::move(layer)));
   return AddReshape(builder, absl::StrCat(name, "/shape"), flat, shape, out);
+}
+
+absl::Status AddSlice(GraphBuilder& builder, absl::string_view name, const std::string& in,
+                      int axis, int64_t begin, int64_t length, absl::string_view out) {
+  return AddSlices(builder, name, in, axis, {{begin, length}}, out);
 }
 
 absl::Status AddPrelu(GraphBuilder& builder, absl::string_view name, const std::string& in,

@@ -42,8 +42,14 @@ absl::Status AddExpression(GraphBuilder& builder, absl::string_view name,
                            absl::string_view out);
 absl::Status AddConstant(GraphBuilder& builder, absl::string_view name, const ulf::BlobData& blob,
                          absl::string_view out);
-// Elements [begin, begin + length) along an axis other than 0 whose later dimensions, and those
-// between it and the rows, are numbers.
+// Elements [begin, begin + length) of an axis.
+struct Range {
+  int64_t begin = 0, length = 0;
+};
+// The ranges side by side, along an axis other than 0 whose later dimensions, and those between it
+// and the rows, are numbers.
+absl::Status AddSlices(GraphBuilder& builder, absl::string_view name, const std::string& in,
+                       int axis, absl::Span<const Range> ranges, absl::string_view out);
 absl::Status AddSlice(GraphBuilder& builder, absl::string_view name, const std::string& in,
                       int axis, int64_t begin, int64_t length, absl::string_view out);
 // take_layer: entries of `in` along an axis other than 0, at the places in `index`.

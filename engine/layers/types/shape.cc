@@ -15,6 +15,7 @@
 #include "engine/layers/checks.h"
 #include "engine/layers/common/broadcast.h"
 #include "engine/layers/common/function_kernel.h"
+#include "engine/layers/common/multiversion.h"
 #include "engine/layers/types/building_blocks.h"
 #include "engine/layers/types/families.h"
 
@@ -212,6 +213,22 @@ class Concat final : public Layer {
 
 // ---------------------------------------------------------------------------------------- slice
 
+// Of rows that lie `row` numbers apart, n numbers each, a step apart.
+ULFD_MULTIVERSION void CopySteps(const int32_t* from, int64_t row, int64_t step, int64_t rows,
+                                 int64_t n, int32_t* to) {
+  if (row == n * step) {  // So do the rows.
+    n *= rows;
+    rows = 1;
+  }
+  for (int64_t r = 0; r < rows; ++r, from += row, to += n) {
+    if (step == 2) {  // Known when compiled: these are shuffled.
+      for (int64_t i = 0; i < n; ++i) to[i] = from[i * 2];
+    } else {
+      for (int64_t i = 0; i < n; ++i) to[i] = from[i * step];
+    }
+  }
+}
+
 // A piece of each row as slice_layer's parameters state it.
 struct Piece {
   int64_t offset = 0;
@@ -293,11 +310,22 @@ class SliceRows final : public Layer {
     for (const Piece& piece : pieces_) {
       copies.push_back({piece.offset, piece.elements / std::max<int64_t>(1, outer)});
     }
-    return MakeKernel([outer, copies](RunContext& ctx) {
+    // Single numbers that lie a step apart, as x[..., ::2].
+    int64_t step = copies.size() > 1 && outer == 1 ? copies[1].offset - copies[0].offset : 0;
+    for (size_t i = 0; i < copies.size(); ++i) {
+      const int64_t offset = copies[0].offset + static_cast<int64_t>(i) * step;
+      if (copies[i].elements != 1 || copies[i].offset != offset) step = 0;
+    }
+    return MakeKernel([outer, copies, step](RunContext& ctx) {
       const Tensor& x = ctx.in[0];
       if (ctx.out[0].elements() == 0) return;
       const size_t element = SizeOf(x.dtype);
       const size_t row = x.bytes() / x.dims[0];
+      if (step != 0 && element == sizeof(int32_t)) {
+        CopySteps(x.i32() + copies[0].offset, static_cast<int64_t>(row / element), step, x.dims[0],
+                  static_cast<int64_t>(copies.size()), static_cast<int32_t*>(ctx.out[0].data));
+        return;
+      }
       const char* from = static_cast<const char*>(x.data);
       char* to = static_cast<char*>(ctx.out[0].data);
       for (int64_t r = 0; r < x.dims[0]; ++r, from += row) {

@@ -323,41 +323,59 @@ bool IsUncut(const OnnxNode& node, const OnnxValue& x, int axis, int64_t length)
          x.axes[axis] < 0 || node.graph.IsRepeated(x, axis);
 }
 
-// Cuts [begin, begin + length) out along an axis of the value.  A view stays a view: the tensor
-// behind it is cut.
-absl::StatusOr<OnnxValue> Cut(OnnxNode& node, const OnnxValue& x, int axis, int64_t begin,
-                              int64_t length, const std::string& out) {
+// Cuts the ranges out along an axis of the value.  A view stays a view: the tensor behind it is
+// cut.
+absl::StatusOr<OnnxValue> Cut(OnnxNode& node, const OnnxValue& x, int axis,
+                              absl::Span<const Range> ranges, const std::string& out) {
   OnnxValue part = x;
-  part.dims[axis] = Dim::Of(length);
-  if (IsUncut(node, x, axis, length)) return part;
+  int64_t count = 0;
+  for (const Range& range : ranges) count += range.length;
+  part.dims[axis] = Dim::Of(count);
+  if (IsUncut(node, x, axis, count)) return part;
   ASSIGN_OR_RETURN(part, node.graph.RowsInFront(part));
-  RETURN_IF_ERROR(AddSlice(node.builder(), out, part.tensor, part.axes[axis], begin, length, out));
+  RETURN_IF_ERROR(AddSlices(node.builder(), out, part.tensor, part.axes[axis], ranges, out));
   part.tensor = out;
   return part;
+}
+
+// Whether the ranges lie between others of the same row, so that one layer copies them all.  Those
+// of a whole row are views, side by side, which the graph compiler knows.
+bool LieApart(const OnnxNode& node, const OnnxValue& x, int axis, size_t ranges) {
+  constexpr int64_t kMost = 1 << 14;
+  int64_t pieces = static_cast<int64_t>(ranges);
+  const engine::Shape& shape = node.graph.builder().Find(x.tensor)->shape;
+  for (int d = 1; d < x.axes[axis]; ++d) {
+    if (!shape[d].IsConst()) return false;
+    pieces = engine::SaturatingMultiply(pieces, shape[d].value());
+  }
+  return ranges > 1 && pieces > static_cast<int64_t>(ranges) && pieces <= kMost;
 }
 
 }  // namespace
 
 absl::StatusOr<OnnxValue> PickAlong(OnnxNode& node, const OnnxValue& x, int axis,
                                     const std::vector<int64_t>& places, const std::string& out) {
-  std::vector<std::string> parts;
   ASSIGN_OR_RETURN(const OnnxValue from, node.graph.RowsInFront(x));
-  OnnxValue part;
-  for (size_t i = 0; i < places.size();) {
+  std::vector<Range> ranges;
+  for (const int64_t place : places) {
     // Neighbours are cut together.
-    ASSIGN_OR_RETURN(const int at, WantAxis(places[i], x.dims[axis].value()));
-    size_t end = i + 1;
-    while (end < places.size() && places[end] == at + static_cast<int64_t>(end - i) &&
-           places[end] < x.dims[axis].value()) {
-      ++end;
+    ASSIGN_OR_RETURN(const int at, WantAxis(place, x.dims[axis].value()));
+    if (!ranges.empty() && ranges.back().begin + ranges.back().length == at) {
+      ++ranges.back().length;
+    } else {
+      ranges.push_back({at, 1});
     }
-    const bool all = i == 0 && end == places.size();
-    ASSIGN_OR_RETURN(part, Cut(node, from, axis, at, static_cast<int64_t>(end - i),
-                               all ? out : node.Scratch("entries")));
-    parts.push_back(part.tensor);
-    i = end;
   }
-  if (parts.size() > 1 && !IsUncut(node, x, axis, 1)) {
+  OnnxValue part;
+  if (IsUncut(node, x, axis, 1) || ranges.size() == 1 ||
+      LieApart(node, from, axis, ranges.size())) {
+    ASSIGN_OR_RETURN(part, Cut(node, from, axis, ranges, out));
+  } else {
+    std::vector<std::string> parts;
+    for (const Range& range : ranges) {
+      ASSIGN_OR_RETURN(part, Cut(node, from, axis, {range}, node.Scratch("entries")));
+      parts.push_back(part.tensor);
+    }
     part.tensor = out;
     RETURN_IF_ERROR(AddConcat(node.builder(), out, parts, part.axes[axis], out));
   }
