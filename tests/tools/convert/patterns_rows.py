@@ -459,6 +459,17 @@ def entries_of_computed_places(g):
                         reduction="add" if add else "none"))
 
 
+def best_of_few(g):
+    """Of equal ones the first or the last."""
+    g.opset = 12
+    for size in (2, 3, 4, 5):
+        x = g.input(f"x{size}", g.random.randint(0, 3, (ADS, 2, size)).astype(np.float32))
+        for op, best in (("ArgMax", np.argmax), ("ArgMin", np.argmin)):
+            first, last = best(x.array, 2), size - 1 - best(x.array[..., ::-1], 2)
+            g.output(g.node(op, [x], first, axis=2, keepdims=0))
+            g.output(g.node(op, [x], last[..., None], axis=-1, select_last_index=1))
+
+
 def index_filled(g):
     """x.index_fill(1, [0, 2], 0.5): the shape of the entries is that of x, with 2 for 4."""
     x = g.input("x", g.random.randn(ADS, 4, 3).astype(np.float32))
@@ -630,7 +641,7 @@ PATTERNS = [no_columns_assigned, known_places, products_of_fields, kept_by_expan
             product_with_merged_steps,
             places_from_the_end, one_entry_for_all_rows, statistics_of_the_rows,
             variance_of_the_rows, steps_of_each_row, several_of_some,
-            entries_of_computed_places, index_filled,
+            entries_of_computed_places, best_of_few, index_filled,
             same_entries_of_each_row, rows_squeezed]
 REFUSED = [(rows_that_meet_others, "across rows"),
            (loss_beside_scores, "one for all rows of a request"),

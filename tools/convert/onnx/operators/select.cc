@@ -2,7 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <array>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
@@ -23,6 +25,22 @@ constexpr int64_t kMostPairs = 1 << 16;
 absl::StatusOr<std::string> BestPlace(OnnxNode& node, const std::string& in, const Dims& dims,
                                       int axis, bool largest, bool last) {
   const int64_t size = dims[axis].value();
+  constexpr int64_t kFew = 4;
+  if (size > 1 && size <= kFew) {
+    std::string best = "@0";
+    std::vector<std::string> entries(static_cast<size_t>(size));
+    for (int64_t i = 0; i < size; ++i) {
+      std::string& entry = entries[static_cast<size_t>(i)];
+      ASSIGN_OR_RETURN(entry, CutOut(node, "entry", in, axis, i, 1));
+      if (i > 0) best = absl::StrCat(largest ? "max(" : "min(", best, ", @", i, ")");
+    }
+    std::string place = absl::StrCat(last ? 0 : size - 1);
+    for (int64_t k = 1; k < size; ++k) {
+      const int64_t i = last ? k : size - 1 - k;  // The one that counts comes last.
+      place = absl::StrCat("where(@", i, " == ", best, ", ", i, ", ", place, ")");
+    }
+    return Computed(node, "place", place, entries);
+  }
   ASSIGN_OR_RETURN(const std::string best, FoldAlong(node, in, axis, largest ? "max" : "min"));
   ASSIGN_OR_RETURN(const std::string places,
                    AddPlaces(node, size, static_cast<int>(dims.size()) - 1 - axis));
