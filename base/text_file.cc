@@ -48,11 +48,15 @@ absl::StatusOr<std::string> ReadTextFile(const std::string& path, int64_t max_by
   return text;
 }
 
-absl::StatusOr<std::string> ReadFileOrPipe(const std::string& path) {
+absl::StatusOr<std::string> ReadFileOrPipe(const std::string& path, size_t max_bytes) {
   const FileDescriptor fd(open(path.c_str(), O_RDONLY | O_CLOEXEC));
   std::string text;
-  if (fd.get() >= 0 && ReadSome(fd.get(), SIZE_MAX, text)) return text;
-  return absl::ErrnoToStatus(errno, path);
+  if (fd.get() < 0 || !ReadSome(fd.get(), max_bytes, text)) {
+    return absl::ErrnoToStatus(errno, path);
+  }
+  if (text.size() <= max_bytes) return text;
+  return absl::InvalidArgumentError(
+      absl::StrCat(path, ": more bytes than ", max_bytes, ", which is the most"));
 }
 
 absl::Status WriteTextFile(const std::string& path, absl::string_view text) {

@@ -16,8 +16,10 @@ namespace ulfd {
 // than `max_bytes`.
 absl::StatusOr<std::string> ReadTextFile(const std::string& path, int64_t max_bytes = 1 << 20);
 
-// The content, also of a pipe, which is waited for.  For commands; errors name the file.
-absl::StatusOr<std::string> ReadFileOrPipe(const std::string& path);
+// The content, also of a pipe, which is waited for.  For commands; errors name the file.  At most as
+// much as a message can have.
+absl::StatusOr<std::string> ReadFileOrPipe(const std::string& path,
+                                           size_t max_bytes = size_t{1} << 31);
 
 // Puts `text` in the place of the file as a NewFile, whose errors it has.
 absl::Status WriteTextFile(const std::string& path, absl::string_view text);

@@ -8,6 +8,7 @@
 #include <sstream>
 #include <string>
 
+#include "base/text_file.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -98,6 +99,15 @@ TEST_F(NewFileTest, SaysWhyItCannotBeWritten) {
   EXPECT_THAT(std::string(Put(At("fifo"), "x").message()), HasSubstr("No such device"));
   fs::remove(At("fifo"));
   EXPECT_EQ(Files(), 0);
+}
+
+TEST_F(NewFileTest, OfAFileSoMuchIsRead) {
+  ASSERT_TRUE(Put(At("some"), "0123456789").ok());
+  EXPECT_EQ(ReadFileOrPipe(At("some"), 10).value_or(""), "0123456789");
+  EXPECT_EQ(ReadFileOrPipe(At("some"), 9).status().message(),
+            At("some") + ": more bytes than 9, which is the most");
+  EXPECT_EQ(ReadFileOrPipe("/dev/zero", 1 << 20).status().code(),
+            absl::StatusCode::kInvalidArgument);
 }
 
 }  // namespace
