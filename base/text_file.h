@@ -16,8 +16,8 @@ namespace ulfd {
 // than `max_bytes`.
 absl::StatusOr<std::string> ReadTextFile(const std::string& path, int64_t max_bytes = 1 << 20);
 
-// The content, also of a pipe, which is waited for.  For commands; errors name the file.  At most as
-// much as a message can have.
+// The content, also of a pipe, which is waited for.  For commands; errors name the file.  At most
+// as much as a message can have.
 absl::StatusOr<std::string> ReadFileOrPipe(const std::string& path,
                                            size_t max_bytes = size_t{1} << 31);
 
