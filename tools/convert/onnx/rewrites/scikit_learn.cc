@@ -124,20 +124,21 @@ bool EncodeLabels(CompositeWriter& w, const Node& node) {
   }
   const absl::StatusOr<std::vector<int64_t>> labels = keys->ToInts();
   if (!labels.ok()) return false;
-  const auto [least, most] = std::minmax_element(labels->begin(), labels->end());
-  if (*least < -kMost || *most > kMost || *most - *least >= kMost) return false;
+  const auto range = std::minmax_element(labels->begin(), labels->end());
+  const int64_t least = *range.first, most = *range.second;
+  if (least < -kMost || most > kMost || most - least >= kMost) return false;
   const std::optional<Constant> otherwise = ListOf(node, "default");
   if (otherwise.has_value() &&
       (otherwise->elements() != 1 || otherwise->is_float != values->is_float)) {
     return false;
   }
-  const auto places = static_cast<size_t>(*most - *least + 3);
+  const auto places = static_cast<size_t>(most - least + 3);
   std::set<int64_t> seen(labels->begin(), labels->end());
   if (seen.size() != labels->size()) return false;  // Runtimes disagree on which one counts.
   const auto spread = [&](auto none, auto value) {
     std::vector<decltype(none)> all(places, none);
     for (size_t i = 0; i < labels->size(); ++i) {
-      all[static_cast<size_t>((*labels)[i] - *least + 1)] = value(static_cast<int64_t>(i));
+      all[static_cast<size_t>((*labels)[i] - least + 1)] = value(static_cast<int64_t>(i));
     }
     return all;
   };
@@ -154,7 +155,7 @@ bool EncodeLabels(CompositeWriter& w, const Node& node) {
                              [&](int64_t i) { return values->dim(i).value(); }));
   }
   const auto number = [&](int64_t value) { return w.Integers(node.output(0), {value}); };
-  std::string at = w.Make(node, "Sub", {node.input(0), number(*least - 1)});
+  std::string at = w.Make(node, "Sub", {node.input(0), number(least - 1)});
   at = w.Make(node, "Max", {at, number(0)});
   at = w.Make(node, "Min", {at, number(static_cast<int64_t>(places) - 1)});
   w.Add(node, "Gather", {list, at}, node.output(0));
