@@ -290,15 +290,21 @@ class Take final : public Layer {
 // y [outer, n, inner], one after the other.
 template <bool add>
 void ScatterRow(const float* index, const float* update, int64_t outer, int64_t n, int64_t k,
-                int64_t inner, int64_t index_inner, float* y) {
+                int64_t inner, int64_t index_inner, float* y, Pace& pace) {
+  constexpr int64_t kWork = 64;  // Of an entry.
   const int64_t width = index_inner == 1 ? inner : 1;
+  const int64_t at_once = Pace::RowsAtOnce(index_inner * kWork, 1);
   for (int64_t o = 0; o < outer; ++o, y += n * inner) {
-    for (int64_t j = 0; j < k; ++j, index += index_inner, update += inner) {
-      for (int64_t i = 0; i < index_inner; ++i) {
-        const int64_t place = PlaceOf(index[i], n);
-        if (place < 0) continue;
-        float* const to = y + place * inner + i;
-        for (int64_t w = 0; w < width; ++w) to[w] = add ? to[w] + update[i + w] : update[i + w];
+    for (int64_t j = 0; j < k;) {
+      const int64_t end = std::min(k, j + at_once);
+      if (pace.Stops((end - j) * index_inner * kWork)) return;
+      for (; j < end; ++j, index += index_inner, update += inner) {
+        for (int64_t i = 0; i < index_inner; ++i) {
+          const int64_t place = PlaceOf(index[i], n);
+          if (place < 0) continue;
+          float* const to = y + place * inner + i;
+          for (int64_t w = 0; w < width; ++w) to[w] = add ? to[w] + update[i + w] : update[i + w];
+        }
       }
     }
   }
@@ -362,16 +368,15 @@ class Scatter final : public Layer {
       const Around all(x, axis), of_index(index, axis);
       const int64_t n = x.dims[axis], k = index.dims[axis], outer = all.outer / x.dims[0];
       const int64_t width = outer * n * all.inner, entries = outer * k;
-      constexpr int64_t kWork = 64;  // Of an entry.
       for (int64_t row = 0; row < ctx.out[0].dims[0]; ++row) {
         const auto of = [row](const Tensor& t, int64_t size) {
           return t.f32() + (t.dims[0] == 1 ? 0 : row) * size;
         };
-        if (ctx.pace.Stops(entries * of_index.inner * kWork)) return;
+        if (ctx.pace.Stops(width)) return;
         float* const y = ctx.out[0].f32() + row * width;
         std::copy_n(of(x, width), width, y);
         ScatterRow<add>(of(index, entries * of_index.inner), of(update, entries * all.inner), outer,
-                        n, k, all.inner, of_index.inner, y);
+                        n, k, all.inner, of_index.inner, y, ctx.pace);
       }
     });
   }

@@ -139,6 +139,7 @@ template <class Fold>
     }
   }
 }
+
 // Each of so many planes, which follow each other, to one value.
 template <class Fold>
 [[gnu::always_inline]] inline void FoldWholePlanes(const Plane& plane, int64_t planes, Pace& pace) {
