@@ -611,6 +611,13 @@ def known_places(g):
         g.output(g.node("Transpose", [found], found.array.transpose(order), perm=order))
 
 
+def place_beyond(g):
+    x = g.input("x", g.random.randn(ADS, 3, 2).astype(np.float32))
+    turned = g.node("Transpose", [x], x.array.transpose(1, 0, 2), perm=[1, 0, 2])
+    g.output(g.node("GatherND", [turned, g.constant(np.array([[0], [3]]))],
+                    np.zeros((2, ADS, 2), np.float32)))
+
+
 def products_of_fields(g):
     """DLRM: the products of fields with each other, of which those below the diagonal stay."""
     for fields, width in ((5, 8), (6, 3)):
@@ -643,7 +650,7 @@ PATTERNS = [no_columns_assigned, known_places, products_of_fields, kept_by_expan
             variance_of_the_rows, steps_of_each_row, several_of_some,
             entries_of_computed_places, best_of_few, index_filled,
             same_entries_of_each_row, rows_squeezed]
-REFUSED = [(rows_that_meet_others, "across rows"),
+REFUSED = [(place_beyond, "index 3 of 3 entries"), (rows_that_meet_others, "across rows"),
            (loss_beside_scores, "one for all rows of a request"),
            (entries_that_are_lost, "loses all but one"),
            (statistics_while_trained, "call eval()"),

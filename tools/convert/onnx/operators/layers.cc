@@ -353,13 +353,19 @@ bool LieApart(const OnnxNode& node, const OnnxValue& x, int axis, size_t ranges)
 
 }  // namespace
 
+absl::StatusOr<int64_t> WantPlace(int64_t place, int64_t size) {
+  if (place >= -size && place < size) return place < 0 ? place + size : place;
+  return absl::InvalidArgumentError(
+      absl::StrCat("index ", place, " of ", size, " entries, want ", -size, " to ", size - 1));
+}
+
 absl::StatusOr<OnnxValue> PickAlong(OnnxNode& node, const OnnxValue& x, int axis,
                                     const std::vector<int64_t>& places, const std::string& out) {
   ASSIGN_OR_RETURN(const OnnxValue from, node.graph.RowsInFront(x));
   std::vector<Range> ranges;
   for (const int64_t place : places) {
     // Neighbours are cut together.
-    ASSIGN_OR_RETURN(const int at, WantAxis(place, x.dims[axis].value()));
+    ASSIGN_OR_RETURN(const int64_t at, WantPlace(place, x.dims[axis].value()));
     if (!ranges.empty() && ranges.back().begin + ranges.back().length == at) {
       ++ranges.back().length;
     } else {

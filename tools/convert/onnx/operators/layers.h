@@ -113,6 +113,9 @@ absl::Status AddDense(OnnxNode& node, const OnnxValue& x, const Dense& dense);
 // The same along any axis.
 absl::Status AddDenseAlong(OnnxNode& node, const OnnxValue& x, int axis, const Dense& dense);
 
+// The place of an entry, counted from the end where it is negative.  INVALID_ARGUMENT unless there
+// is one.
+absl::StatusOr<int64_t> WantPlace(int64_t place, int64_t size);
 // The entries of an axis at these places.
 absl::StatusOr<OnnxValue> PickAlong(OnnxNode& node, const OnnxValue& x, int axis,
                                     const std::vector<int64_t>& places, const std::string& out);

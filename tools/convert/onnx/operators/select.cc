@@ -402,8 +402,8 @@ absl::Status GatherPlaces(OnnxNode& node, const Constant& indices) {
     const int64_t own = x.dims[d].value();
     for (size_t i = 0; i < places.size(); ++i) {
       ASSIGN_OR_RETURN(
-          const int place,
-          WantAxis(each[i * static_cast<size_t>(along) + static_cast<size_t>(d)], own));
+          const int64_t place,
+          WantPlace(each[i * static_cast<size_t>(along) + static_cast<size_t>(d)], own));
       places[i] = places[i] * own + place;
     }
     size *= own;
