@@ -611,6 +611,13 @@ def known_places(g):
         g.output(g.node("Transpose", [found], found.array.transpose(order), perm=order))
 
 
+def as_many_entries_as_there_are(g):
+    """In another order, and some twice, of an axis with others in front of it."""
+    x = g.input("x", g.random.randn(ADS, 2, 4).astype(np.float32))
+    for places in ([1, -3, 3, 3], [3, 2, 1, 0], [0, 1, 2, 3], [1, 1, 1, 1]):
+        g.output(g.node("Gather", [x, g.constant(np.array(places))], x.array[:, :, places], axis=2))
+
+
 def place_beyond(g):
     x = g.input("x", g.random.randn(ADS, 3, 2).astype(np.float32))
     turned = g.node("Transpose", [x], x.array.transpose(1, 0, 2), perm=[1, 0, 2])
@@ -640,7 +647,7 @@ def kept_by_expand(g):
     g.output(g.node("Expand", [x, size], np.repeat(x.array, 4, 1)))
 
 
-PATTERNS = [no_columns_assigned, known_places, products_of_fields, kept_by_expand, rows_that_a_mask_chooses, places_of_chosen_rows,
+PATTERNS = [no_columns_assigned, known_places, as_many_entries_as_there_are, products_of_fields, kept_by_expand, rows_that_a_mask_chooses, places_of_chosen_rows,
             best_steps_in_order, few_and_many_of_the_best, gates_of_the_best, entries_added_up,
             entries_of_constant_places,
             rows_sorted_and_back, order_sorted, last_step_of_a_length, steps_assigned, column_replaced,

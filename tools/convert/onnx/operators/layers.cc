@@ -331,7 +331,8 @@ absl::StatusOr<OnnxValue> Cut(OnnxNode& node, const OnnxValue& x, int axis,
   int64_t count = 0;
   for (const Range& range : ranges) count += range.length;
   part.dims[axis] = Dim::Of(count);
-  if (IsUncut(node, x, axis, count)) return part;
+  // Several ranges may have other entries, or another order, than as many in a row.
+  if (IsUncut(node, x, axis, ranges.size() == 1 ? count : 1)) return part;
   ASSIGN_OR_RETURN(part, node.graph.RowsInFront(part));
   RETURN_IF_ERROR(AddSlices(node.builder(), out, part.tensor, part.axes[axis], ranges, out));
   part.tensor = out;
