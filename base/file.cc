@@ -14,6 +14,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "base/errors.h"
 #include "base/load_scope.h"
 #include "base/status_macros.h"
 
@@ -30,9 +31,8 @@ bool LiesWithin(absl::string_view path, const std::vector<std::string>& roots) {
 namespace {
 
 absl::Status LeadsOut(const std::string& path, const std::vector<std::string>& roots) {
-  return absl::InvalidArgumentError(
-      absl::StrCat(path, ": leads out of ", roots.front(),
-                   " through a symbolic link (model_link_targets allows it)"));
+  return InvalidArgument(path, ": leads out of ", roots.front(),
+                         " through a symbolic link (model_link_targets allows it)");
 }
 
 // What the descriptor is open on, with every symbolic link followed.
@@ -59,11 +59,11 @@ absl::StatusOr<int> OpenForReading(const std::string& path) {
   struct stat info;
   if (fstat(place, &info) != 0) return absl::ErrnoToStatus(errno, path);
   if (!S_ISREG(info.st_mode)) {
-    return absl::InvalidArgumentError(absl::StrCat(path, ": not a regular file"));
+    return InvalidArgument(path, ": not a regular file");
   }
   const int fd = open(absl::StrCat("/proc/self/fd/", place).c_str(), O_RDONLY | O_CLOEXEC);
   if (fd < 0 && errno == ENOENT) {
-    return absl::UnavailableError(absl::StrCat(path, ": cannot be opened, /proc is not mounted"));
+    return Unavailable(path, ": cannot be opened, /proc is not mounted");
   }
   if (fd < 0) return FileError(errno, path);
   return fd;
@@ -74,7 +74,7 @@ absl::StatusOr<int> OpenForReading(const std::string& path) {
 absl::Status FileError(int error, absl::string_view message) {
   absl::Status status = absl::ErrnoToStatus(error, message);
   if (error != EMFILE && error != ENFILE) return status;
-  return absl::UnavailableError(status.message());
+  return Unavailable(status.message());
 }
 
 absl::StatusOr<InputFile> InputFile::Open(const std::string& path) {
@@ -148,14 +148,13 @@ absl::StatusOr<size_t> InputFile::ReadAt(int64_t offset, char* to, size_t size) 
 absl::StatusOr<std::string> ReadFile(const std::string& path, int64_t max_bytes) {
   ASSIGN_OR_RETURN(InputFile file, InputFile::Open(path));
   if (file.size() > max_bytes) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat(path, ": ", file.size(), " bytes, want at most ", max_bytes));
+    return ResourceExhausted(path, ": ", file.size(), " bytes, want at most ", max_bytes);
   }
   // One byte more than the size tells whether the file grew since it was opened.
   std::string content(static_cast<size_t>(file.size()) + 1, '\0');
   ASSIGN_OR_RETURN(const size_t got, file.Read(content.data(), content.size()));
   if (got != static_cast<size_t>(file.size())) {
-    return absl::UnavailableError(absl::StrCat(path, ": changed while it was read"));
+    return Unavailable(path, ": changed while it was read");
   }
   content.resize(got);
   return content;

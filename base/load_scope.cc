@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "absl/base/attributes.h"
-#include "absl/strings/str_cat.h"
+#include "base/errors.h"
 #include "base/status_macros.h"
 
 // jemalloc's free for who knows the size, which is sooner done; there only where jemalloc is
@@ -56,11 +56,11 @@ absl::Status LoadScope::Why() const {
     return absl::CancelledError("the load was cancelled");
   }
   if (refused_bytes_ != 0) {
-    return absl::ResourceExhaustedError(absl::StrCat(
-        "the load holds ", held_when_refused_, " bytes and wants ", refused_bytes_,
-        " more, it may hold ", limits_.max_memory_bytes, " at a time (load.max_memory_bytes)"));
+    return ResourceExhausted("the load holds ", held_when_refused_, " bytes and wants ",
+                             refused_bytes_, " more, it may hold ", limits_.max_memory_bytes,
+                             " at a time (load.max_memory_bytes)");
   }
-  return absl::FailedPreconditionError("the load takes longer than load.max_time_ms allows");
+  return FailedPrecondition("the load takes longer than load.max_time_ms allows");
 }
 
 absl::Status LoadScope::Charge(int64_t bytes) {
@@ -102,7 +102,7 @@ void LoadScope::Freed(void* memory) {
 absl::Status AllocationFailure() {
   const LoadScope::WithoutRefusals for_the_message;
   RETURN_IF_ERROR(LoadScope::Check());
-  return absl::ResourceExhaustedError("there is not enough memory");
+  return ResourceExhausted("there is not enough memory");
 }
 
 LoadScope::WithoutRefusals::WithoutRefusals() : scope_(current) {

@@ -14,7 +14,7 @@
 #include <mutex>
 
 #include "absl/cleanup/cleanup.h"
-#include "absl/strings/str_cat.h"
+#include "base/errors.h"
 #include "base/mapped_pages.h"
 #include "base/memory_limit.h"
 
@@ -134,7 +134,7 @@ MappedFile::Watch* MappedFile::StartWatch(const char* data, size_t size) {
 }
 
 absl::StatusOr<std::unique_ptr<const MappedFile>> MappedFile::Map(const InputFile& file) {
-  if (file.size() == 0) return absl::InvalidArgumentError(absl::StrCat(file.path(), ": empty"));
+  if (file.size() == 0) return InvalidArgument(file.path(), ": empty");
   const int fd = file.Duplicate();
   if (fd < 0) return FileError(errno, file.path());
   const absl::Cleanup close_fd = [fd] { close(fd); };
@@ -142,14 +142,13 @@ absl::StatusOr<std::unique_ptr<const MappedFile>> MappedFile::Map(const InputFil
   const std::lock_guard<std::mutex> lock(MappingMutex());
   const uint64_t most = MostMappedBytes(), mapped_bytes = Watch::Bytes();
   if (size > most - std::min(mapped_bytes, most)) {
-    return absl::ResourceExhaustedError(absl::StrCat(
-        file.path(), ": ", size, " bytes beside ", mapped_bytes,
-        " of other mapped files, want at most ", most, " in all, a quarter of the address space"));
+    return ResourceExhausted(file.path(), ": ", size, " bytes beside ", mapped_bytes,
+                             " of other mapped files, want at most ", most,
+                             " in all, a quarter of the address space");
   }
   void* const data = mmap(nullptr, size, PROT_READ, MAP_SHARED, fd, 0);
   if (data == MAP_FAILED) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat(file.path(), ": no address space for ", size, " bytes"));
+    return ResourceExhausted(file.path(), ": no address space for ", size, " bytes");
   }
   // A hint: tmpfs and some file systems have huge pages.
   madvise(data, size, MADV_HUGEPAGE);
@@ -171,8 +170,7 @@ MappedFile::~MappedFile() {
 absl::Status MappedFile::Check() const {
   const uintptr_t bad = watch_->bad.load(std::memory_order_acquire);
   if (bad == Watch::kNone) return absl::OkStatus();
-  return absl::DataLossError(
-      absl::StrCat(path_, ": byte ", bad, " cannot be read: the file was cut or its disk fails"));
+  return DataLoss(path_, ": byte ", bad, " cannot be read: the file was cut or its disk fails");
 }
 
 bool MappedFilesExceedMemory() { return files_exceed_memory.load(std::memory_order_relaxed); }

@@ -16,6 +16,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "base/errors.h"
 #include "base/status_macros.h"
 
 namespace ulfd {
@@ -24,7 +25,7 @@ namespace {
 constexpr size_t kBufferBytes = size_t{64} << 10;
 
 absl::Status Failed(const std::string& path) {
-  return absl::UnavailableError(absl::StrCat("cannot write ", path, ": ", std::strerror(errno)));
+  return Unavailable("cannot write ", path, ": ", std::strerror(errno));
 }
 
 bool IsDescriptor(absl::string_view path) {

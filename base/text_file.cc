@@ -9,7 +9,7 @@
 #include <cerrno>
 #include <cstring>
 
-#include "absl/strings/str_cat.h"
+#include "base/errors.h"
 #include "base/file_descriptor.h"
 #include "base/new_file.h"
 #include "base/status_macros.h"
@@ -33,17 +33,17 @@ absl::StatusOr<std::string> ReadTextFile(const std::string& path, int64_t max_by
   const auto most = static_cast<size_t>(max_bytes);
   // Without O_NONBLOCK, to open a FIFO in the place of the file would hang the server.
   const FileDescriptor fd(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-  if (fd.get() < 0) return absl::NotFoundError(absl::StrCat(path, ": ", std::strerror(errno)));
+  if (fd.get() < 0) return NotFound(path, ": ", std::strerror(errno));
   struct stat about {};
   if (fstat(fd.get(), &about) != 0 || !S_ISREG(about.st_mode)) {
-    return absl::NotFoundError(absl::StrCat(path, ": is not a regular file"));
+    return NotFound(path, ": is not a regular file");
   }
   std::string text;
   if (!ReadSome(fd.get(), most, text)) {
-    return absl::NotFoundError(absl::StrCat(path, ": ", std::strerror(errno)));
+    return NotFound(path, ": ", std::strerror(errno));
   }
   if (text.size() > most) {
-    return absl::InvalidArgumentError(absl::StrCat(path, ": larger than ", most, " bytes"));
+    return InvalidArgument(path, ": larger than ", most, " bytes");
   }
   return text;
 }
@@ -55,8 +55,7 @@ absl::StatusOr<std::string> ReadFileOrPipe(const std::string& path, size_t max_b
     return absl::ErrnoToStatus(errno, path);
   }
   if (text.size() <= max_bytes) return text;
-  return absl::InvalidArgumentError(
-      absl::StrCat(path, ": more bytes than ", max_bytes, ", which is the most"));
+  return InvalidArgument(path, ": more bytes than ", max_bytes, ", which is the most");
 }
 
 absl::Status WriteTextFile(const std::string& path, absl::string_view text) {

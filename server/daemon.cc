@@ -16,6 +16,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/errors.h"
 #include "base/status_macros.h"
 #include "base/text.h"
 #include "base/text_file.h"
@@ -50,9 +51,8 @@ absl::StatusOr<std::vector<int>> WorkerCpus(const ServerConfig& settings) {
   cpus = SpreadOverCores("", AffinityCpus());
   const auto workers = static_cast<size_t>(WorkerCount(settings));
   if (cpus.size() < workers) {
-    return absl::InvalidArgumentError(absl::StrCat("pin_workers: ", workers,
-                                                   " workers, but the affinity mask has only ",
-                                                   cpus.size(), " CPUs"));
+    return InvalidArgument("pin_workers: ", workers, " workers, but the affinity mask has only ",
+                           cpus.size(), " CPUs");
   }
   cpus.resize(workers);
   return cpus;
@@ -437,10 +437,10 @@ void Daemon::TakeConfigSoon(bool asked) {
     const std::string found = text.ok() ? *text : std::string(text.status().message());
     const std::string before = std::exchange(config_seen_, found);
     // What operators changed meanwhile stays.
-    if (text.ok() && found == config_in_force_) return absl::AlreadyExistsError("no change");
+    if (text.ok() && found == config_in_force_) return AlreadyExists("no change");
     // Nobody asked: what is being written is left alone, and what was refused is not tried again.
     if (!asked && (found != before || found == config_tried_)) {
-      return absl::AlreadyExistsError("no news");
+      return AlreadyExists("no news");
     }
     config_tried_ = found;
     return ReadChange();
@@ -600,7 +600,7 @@ absl::Status CheckRepository(const Options& options, std::vector<std::string>& n
     faults.push_back(Readiness(*models).WhyNotReady());
   }
   if (faults.empty()) return absl::OkStatus();
-  return absl::FailedPreconditionError(absl::StrJoin(faults, "\n"));
+  return FailedPrecondition(absl::StrJoin(faults, "\n"));
 }
 
 }  // namespace ulfd::server

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "absl/synchronization/mutex.h"
+#include "base/errors.h"
 #include "server/config/options.h"
 #include "server/daemon.h"
 
@@ -102,7 +103,7 @@ int main(int argc, char** argv) {
   const auto flags = ulfd::server::ParseFlags(std::vector<std::string>(argv + 1, argv + argc));
   const auto printed = [] {
     if (std::fflush(stdout) == 0) return 0;
-    return Fail(absl::UnavailableError("cannot write standard output"), 1);
+    return Fail(ulfd::Unavailable("cannot write standard output"), 1);
   };
   if (ulfd::IsHelpPrinted(flags.status())) return printed();
   if (!flags.ok()) return Fail(flags.status(), 2);

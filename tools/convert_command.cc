@@ -12,7 +12,7 @@
 #include <system_error>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
+#include "base/errors.h"
 #include "tools/cli/commands.h"
 
 namespace ulfd::tools {
@@ -20,7 +20,7 @@ namespace ulfd::tools {
 absl::Status RunConvert(Args args) {
   std::error_code error;
   const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", error);
-  if (error) return absl::UnavailableError(absl::StrCat("/proc/self/exe: ", error.message()));
+  if (error) return Unavailable("/proc/self/exe: ", error.message());
   std::string program = (self.parent_path() / "ulf-convert").string();
   std::vector<std::string> words(args.begin(), args.end());
   std::vector<char*> argv = {program.data()};
@@ -28,12 +28,12 @@ absl::Status RunConvert(Args args) {
   argv.push_back(nullptr);
   execv(program.c_str(), argv.data());
   if (errno == ENOENT) {
-    return absl::NotFoundError(absl::StrCat(
+    return NotFound(
         program,
         " is not there: the converters are a program beside ulf, built by "
-        "`cmake --build --preset release --target ulf-convert` (libonnx-dev is needed)"));
+        "`cmake --build --preset release --target ulf-convert` (libonnx-dev is needed)");
   }
-  return absl::UnavailableError(absl::StrCat(program, ": ", strerror(errno)));
+  return Unavailable(program, ": ", strerror(errno));
 }
 
 }  // namespace ulfd::tools

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "base/closest_names.h"
+#include "base/errors.h"
 
 namespace ulfd {
 namespace {
@@ -19,7 +20,7 @@ constexpr char kHelpPayload[] = "ulf/help";
 }  // namespace
 
 absl::Status UsageError(absl::string_view message) {
-  absl::Status status = absl::InvalidArgumentError(message);
+  absl::Status status = InvalidArgument(message);
   status.SetPayload(kUsagePayload, absl::Cord());
   return status;
 }
@@ -47,7 +48,7 @@ bool FlagSet::IsSet(absl::string_view name) const {
 absl::Status FlagSet::Only(bool applies, absl::string_view what,
                            std::initializer_list<absl::string_view> names) const {
   for (const absl::string_view name : names) {
-    if (!applies && IsSet(name)) return UsageError(absl::StrCat("--", name, ": only for ", what));
+    if (!applies && IsSet(name)) return UsageError("--", name, ": only for ", what);
   }
   return absl::OkStatus();
 }
@@ -77,21 +78,20 @@ absl::Status FlagSet::ParseFlag(absl::string_view arg, Args args, size_t* next) 
   if (flag == nullptr) {
     std::vector<absl::string_view> known;
     for (const Flag& one : flags_) known.push_back(one.name);
-    return UsageError(
-        absl::StrCat("unknown flag ", arg.substr(0, arg.find('=')), DidYouMean(name, known)));
+    return UsageError("unknown flag ", arg.substr(0, arg.find('=')), DidYouMean(name, known));
   }
-  if (flag->set) return UsageError(absl::StrCat("flag --", flag->name, " is given twice"));
+  if (flag->set) return UsageError("flag --", flag->name, " is given twice");
   if (!has_value && flag->is_bool) {
     value = "true";
   } else if (!has_value) {
     // Two dashes begin the next flag; a value that begins with them takes "=".
     if (*next == args.size() || absl::StartsWith(args[*next], "--")) {
-      return UsageError(absl::StrCat("flag ", arg, " wants a value"));
+      return UsageError("flag ", arg, " wants a value");
     }
     value = args[(*next)++];
   }
   if (const absl::Status status = flag->read(value); !status.ok()) {
-    return UsageError(absl::StrCat("--", flag->name, ": ", status.message()));
+    return UsageError("--", flag->name, ": ", status.message());
   }
   flag->set = true;
   return absl::OkStatus();
@@ -118,9 +118,9 @@ absl::StatusOr<std::vector<std::string>> FlagSet::Parse(Args args, int min_posit
     }
   }
   const int count = static_cast<int>(positional.size());
-  if (count < min_positional) return UsageError(absl::StrCat("usage: ", synopsis_));
+  if (count < min_positional) return UsageError("usage: ", synopsis_);
   if (count > max_positional) {
-    return UsageError(absl::StrCat("unexpected argument \"", positional[max_positional], "\""));
+    return UsageError("unexpected argument \"", positional[max_positional], "\"");
   }
   return positional;
 }

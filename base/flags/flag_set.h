@@ -25,6 +25,11 @@ using Args = absl::Span<const std::string>;
 
 // The command line is wrong, as opposed to what it asked for: exit code 2 and a pointer to --help.
 absl::Status UsageError(absl::string_view message);
+template <typename... Parts>
+absl::Status UsageError(const absl::AlphaNum& first, const absl::AlphaNum& second,
+                        const Parts&... more) {
+  return UsageError(absl::StrCat(first, second, more...));
+}
 bool IsUsageError(const absl::Status& status);
 // The command line asked for help alone, which is on standard output: exit code 0.
 bool IsHelpPrinted(const absl::Status& status);
@@ -70,11 +75,10 @@ class FlagSet {
         good = good && absl::UnparseFlag(*value) == text;
       }
       if (!good) {
-        return UsageError(
-            absl::StrCat("\"", text, "\", want ", wanted, range.empty() ? "" : ", ", range));
+        return UsageError("\"", text, "\", want ", wanted, range.empty() ? "" : ", ", range);
       }
       const bool in_range = (!min || *value >= *min) && (!max || *value <= *max);
-      return in_range ? absl::OkStatus() : UsageError(absl::StrCat(text, ", want ", range));
+      return in_range ? absl::OkStatus() : UsageError(text, ", want ", range);
     };
     flags_.push_back(std::move(flag));
   }

@@ -15,6 +15,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "base/errors.h"
 
 namespace ulfd::recording {
 namespace {
@@ -31,9 +32,9 @@ void AppendLittleEndian(uint64_t value, int bytes, std::string& to) {
 absl::Status FileError(const std::string& path, absl::string_view action, int error) {
   const std::string text =
       absl::StrCat(path, ": cannot ", action, ": ", std::generic_category().message(error));
-  if (error == EEXIST) return absl::AlreadyExistsError(text);
+  if (error == EEXIST) return AlreadyExists(text);
   const bool full = error == ENOSPC || error == EDQUOT || error == EFBIG;
-  return full ? absl::ResourceExhaustedError(text) : absl::UnavailableError(text);
+  return full ? ResourceExhausted(text) : Unavailable(text);
 }
 
 }  // namespace
@@ -110,8 +111,8 @@ absl::StatusOr<RecordingWriter> RecordingWriter::Create(const std::string& path)
 
 absl::Status RecordingWriter::Append(absl::string_view payload) {
   if (static_cast<int64_t>(payload.size()) > kMaxPayloadBytes) {
-    return absl::InvalidArgumentError(absl::StrCat(path_, ": a record of ", payload.size(),
-                                                   " bytes, want at most ", kMaxPayloadBytes));
+    return InvalidArgument(path_, ": a record of ", payload.size(), " bytes, want at most ",
+                           kMaxPayloadBytes);
   }
   // One write call, so that a reader hardly ever sees half a record.
   return Write(absl::StrCat(RecordHeader(payload), payload));

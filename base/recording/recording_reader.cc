@@ -4,8 +4,8 @@
 #include <utility>
 
 #include "absl/strings/match.h"
-#include "absl/strings/str_cat.h"
 #include "base/bounded_parse.h"
+#include "base/errors.h"
 #include "base/recording/recording_file.h"
 #include "base/status_macros.h"
 #include "base/text.h"
@@ -29,12 +29,10 @@ absl::StatusOr<RecordingReader> RecordingReader::Open(const std::string& path) {
   if (absl::StartsWith(kFileMagic, magic)) return reader;  // Whole, or just being created.
   // The last byte is the version of the format.
   if (whole && magic.compare(0, magic.size() - 1, kFileMagic.data(), kFileMagic.size() - 1) == 0) {
-    return absl::InvalidArgumentError(absl::StrCat(path, ": format version ",
-                                                   static_cast<int>(magic.back()), ", want ",
-                                                   static_cast<int>(kFileMagic.back())));
+    return InvalidArgument(path, ": format version ", static_cast<int>(magic.back()), ", want ",
+                           static_cast<int>(kFileMagic.back()));
   }
-  return absl::InvalidArgumentError(
-      absl::StrCat(path, ": begins with ", Quote(magic), ": no file of the recorder"));
+  return InvalidArgument(path, ": begins with ", Quote(magic), ": no file of the recorder");
 }
 
 absl::StatusOr<bool> RecordingReader::Fill(size_t size, std::string& to) {

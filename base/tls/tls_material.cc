@@ -13,7 +13,7 @@
 #include <memory>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
+#include "base/errors.h"
 #include "base/status_macros.h"
 #include "base/text_file.h"
 
@@ -33,9 +33,10 @@ BioPtr Reading(const std::string& pem) {
   return BioPtr(BIO_new_mem_buf(pem.data(), static_cast<int>(pem.size())));
 }
 
-absl::Status Bad(const std::string& path, absl::string_view what) {
+template <typename... Parts>
+absl::Status Bad(const std::string& path, const Parts&... what) {
   ERR_clear_error();  // OpenSSL's own texts could hold content.
-  return absl::InvalidArgumentError(absl::StrCat(path, ": ", what));
+  return InvalidArgument(path, ": ", what...);
 }
 
 // Every certificate of the file, at least one.
@@ -48,7 +49,7 @@ absl::StatusOr<std::vector<X509Ptr>> Certificates(const std::string& path, const
   const unsigned long error = ERR_peek_last_error();  // NOLINT(google-runtime-int): OpenSSL's type
   ERR_clear_error();
   if (ERR_GET_REASON(error) != PEM_R_NO_START_LINE) {
-    return Bad(path, absl::StrCat("certificate ", found.size() + 1, " is broken"));
+    return Bad(path, "certificate ", found.size() + 1, " is broken");
   }
   if (found.empty()) return Bad(path, "holds no PEM certificate");
   return found;
@@ -76,12 +77,12 @@ absl::Status CheckValidity(const std::string& path, const X509& certificate, abs
   const absl::Time from = ToTime(X509_get0_notBefore(&certificate));
   const absl::Time until = ToTime(X509_get0_notAfter(&certificate));
   if (until < now) {
-    return Bad(path, absl::StrCat("the certificate of \"", SubjectOf(certificate), "\" expired at ",
-                                  Day(until), ", and it is ", Day(now)));
+    return Bad(path, "the certificate of \"", SubjectOf(certificate), "\" expired at ", Day(until),
+               ", and it is ", Day(now));
   }
   if (from > now) {
-    return Bad(path, absl::StrCat("the certificate of \"", SubjectOf(certificate),
-                                  "\" is valid from ", Day(from), " on, and it is ", Day(now)));
+    return Bad(path, "the certificate of \"", SubjectOf(certificate), "\" is valid from ",
+               Day(from), " on, and it is ", Day(now));
   }
   return absl::OkStatus();
 }
@@ -98,9 +99,9 @@ absl::Status CheckKey(const TlsOptions& options, const std::string& pem, X509& c
   if (key == nullptr) return Bad(options.key_file, "holds no PEM private key");
   if (X509_check_private_key(&certificate, key.get()) != 1) {
     return Bad(options.key_file,
-               absl::StrCat("the private key does not belong to the certificate "
-                            "of \"",
-                            SubjectOf(certificate), "\" in ", options.certificate_file));
+               "the private key does not belong to the certificate "
+               "of \"",
+               SubjectOf(certificate), "\" in ", options.certificate_file);
   }
   return absl::OkStatus();
 }

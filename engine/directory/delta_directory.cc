@@ -11,6 +11,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
+#include "base/errors.h"
 #include "base/file.h"
 #include "base/status_macros.h"
 #include "base/text.h"
@@ -29,27 +30,25 @@ constexpr std::chrono::hours kMostAhead(1);
 absl::Status CheckManifest(const std::string& directory, int64_t epoch,
                            const DeltaManifest& manifest) {
   if (manifest.base_epoch() < 0 || manifest.base_epoch() >= epoch) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("base_epoch is ", manifest.base_epoch(), ", want 0 to ", epoch - 1));
+    return InvalidArgument("base_epoch is ", manifest.base_epoch(), ", want 0 to ", epoch - 1);
   }
-  if (!manifest.has_event_time()) return absl::InvalidArgumentError("event_time is missing");
+  if (!manifest.has_event_time()) return InvalidArgument("event_time is missing");
   const auto& time = manifest.event_time();
   if (time.seconds() < 0 || time.seconds() > kMaxSeconds || time.nanos() < 0 ||
       time.nanos() >= 1'000'000'000) {
-    return absl::InvalidArgumentError(absl::StrCat("event_time is ", time.seconds(), " s ",
-                                                   time.nanos(), " ns, want seconds 0 to ",
-                                                   kMaxSeconds, " and nanos 0 to 999999999"));
+    return InvalidArgument("event_time is ", time.seconds(), " s ", time.nanos(),
+                           " ns, want seconds 0 to ", kMaxSeconds, " and nanos 0 to 999999999");
   }
   // One that is far ahead would make every right one after it "before that".
   const auto now = std::chrono::system_clock::now().time_since_epoch();
   if (std::chrono::seconds(time.seconds()) - now > kMostAhead) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("event_time is ",
-                     absl::FormatTime(absl::FromUnixSeconds(time.seconds()), absl::UTCTimeZone()),
-                     ", want at most an hour after now"));
+    return InvalidArgument(
+        "event_time is ",
+        absl::FormatTime(absl::FromUnixSeconds(time.seconds()), absl::UTCTimeZone()),
+        ", want at most an hour after now");
   }
   if (manifest.tables().empty() && manifest.weights().empty()) {
-    return absl::InvalidArgumentError("names neither tables nor weights");
+    return InvalidArgument("names neither tables nor weights");
   }
   std::set<std::string> names;
   const auto check = [&](const std::string& path, absl::string_view what) {
@@ -58,10 +57,10 @@ absl::Status CheckManifest(const std::string& directory, int64_t epoch,
   for (const DeltaTable& table : manifest.tables()) {
     const std::string what = absl::StrCat("tables ", Quote(table.name()));
     if (!names.insert(table.name()).second) {
-      return absl::InvalidArgumentError(absl::StrCat(what, ": given twice"));
+      return InvalidArgument(what, ": given twice");
     }
     if (table.put().empty() && table.drop().empty()) {
-      return absl::InvalidArgumentError(absl::StrCat(what, ": neither put nor drop"));
+      return InvalidArgument(what, ": neither put nor drop");
     }
     RETURN_IF_ERROR(check(table.put(), absl::StrCat(what, ": put")));
     RETURN_IF_ERROR(check(table.drop(), absl::StrCat(what, ": drop")));
@@ -75,8 +74,7 @@ absl::Status CheckSums(const std::string& directory, const DeltaManifest& manife
                      PathWithin(directory, directory, sum.path(), "sums.path"));
     ASSIGN_OR_RETURN(const std::string found, Sha256OfFile(path));
     if (found == sum.sha256()) continue;
-    return absl::DataLossError(
-        absl::StrCat(path, ": sha256 is ", found, ", ", kDeltaFile, " says ", sum.sha256()));
+    return DataLoss(path, ": sha256 is ", found, ", ", kDeltaFile, " says ", sum.sha256());
   }
   return absl::OkStatus();
 }
@@ -127,8 +125,7 @@ absl::StatusOr<std::vector<int64_t>> ParseIds(absl::string_view text, absl::stri
     if (!line.empty() && line.back() == '\r') line.remove_suffix(1);
     int64_t id = 0;
     if (!absl::SimpleAtoi(line, &id)) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(path, ":", line_number, ": ", Quote(line), " is not a 64-bit integer"));
+      return InvalidArgument(path, ":", line_number, ": ", Quote(line), " is not a 64-bit integer");
     }
     ids.push_back(id);
   }

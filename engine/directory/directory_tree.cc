@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/errors.h"
 #include "base/file.h"
 #include "base/load_scope.h"
 #include "base/status_macros.h"
@@ -48,8 +49,8 @@ class Walker {
     absl::StatusOr<std::vector<std::string>> names =
         ListNames(path, rules_.max_files - entries_, rules_.names_left);
     if (absl::IsOutOfRange(names.status())) {
-      return absl::FailedPreconditionError(
-          absl::StrCat(root_, ": holds more than ", rules_.max_files, " files (load.max_files)"));
+      return FailedPrecondition(root_, ": holds more than ", rules_.max_files,
+                                " files (load.max_files)");
     }
     if (names.ok()) entries_ += static_cast<int64_t>(names->size());
     return names;
@@ -72,8 +73,7 @@ class Walker {
       if (name == kDeltasDirectory) return absl::OkStatus();
       if (!Enter(entry.info)) return absl::OkStatus();
       if (depth < rules_.max_depth) return Walk(absl::StrCat(name, "/"), depth + 1);
-      return absl::FailedPreconditionError(
-          absl::StrCat(root_, ": directories more than ", rules_.max_depth, " deep"));
+      return FailedPrecondition(root_, ": directories more than ", rules_.max_depth, " deep");
     }
     if (S_ISREG(entry.info.st_mode)) visit_(entry);
     return absl::OkStatus();
@@ -111,14 +111,13 @@ absl::StatusOr<std::vector<std::string>> ListNames(const std::string& path, int6
     std::string name = entry->d_name;
     if (name == "." || name == "..") continue;
     if (static_cast<int64_t>(names.size()) >= most) {
-      return absl::OutOfRangeError(absl::StrCat(path, " holds more than ", most, " names"));
+      return OutOfRange(path, " holds more than ", most, " names");
     }
     if (names_left != nullptr && --*names_left < 0) {
       *names_left = 0;
-      return absl::UnavailableError(
-          absl::StrCat(path,
-                       ": not read, there are more names than a look may read "
-                       "(of a model 10, of all 100 times load.max_files)"));
+      return Unavailable(path,
+                         ": not read, there are more names than a look may read "
+                         "(of a model 10, of all 100 times load.max_files)");
     }
     names.push_back(std::move(name));
   }
@@ -134,7 +133,7 @@ absl::Status WalkTree(const std::string& path, const DirectoryRules& rules,
     return absl::ErrnoToStatus(errno, absl::StrCat("cannot stat ", path));
   }
   if (!S_ISDIR(info.st_mode)) {
-    return absl::NotFoundError(absl::StrCat(path, " is not a directory"));
+    return NotFound(path, " is not a directory");
   }
   Walker walker(path, rules, visit);
   walker.Enter(info);

@@ -15,6 +15,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "absl/types/span.h"
+#include "base/errors.h"
 #include "base/status_macros.h"
 #include "base/text.h"
 #include "engine/directory/directory_tree.h"
@@ -45,12 +46,12 @@ absl::Status WantFile(const std::string& path, absl::string_view what) {
   struct stat info;
   if (stat(path.c_str(), &info) != 0) {
     if (errno == ENOENT || errno == ENOTDIR) {
-      return absl::NotFoundError(absl::StrCat(what, ": ", path, " does not exist"));
+      return NotFound(what, ": ", path, " does not exist");
     }
     return absl::ErrnoToStatus(errno, absl::StrCat(what, ": cannot stat ", path));
   }
   if (!S_ISREG(info.st_mode)) {
-    return absl::InvalidArgumentError(absl::StrCat(what, ": ", path, " is not a regular file"));
+    return InvalidArgument(what, ": ", path, " is not a regular file");
   }
   return absl::OkStatus();
 }
@@ -74,9 +75,9 @@ absl::StatusOr<std::string> OnlyOne(const std::vector<std::string>& candidates,
                                     absl::string_view directory, absl::string_view field) {
   if (candidates.empty()) return std::string();
   if (candidates.size() == 1) return absl::StrCat(directory, "/", candidates[0]);
-  return absl::InvalidArgumentError(absl::StrCat(
-      directory, " holds ", candidates.size(), " files that may be the ", field, ": ",
-      absl::StrJoin(candidates, ", "), "; want one, or `", field, ": \"...\"` in ", kManifestFile));
+  return InvalidArgument(directory, " holds ", candidates.size(), " files that may be the ", field,
+                         ": ", absl::StrJoin(candidates, ", "), "; want one, or `", field,
+                         ": \"...\"` in ", kManifestFile);
 }
 
 // Field `field` of each element of a repeated field: not empty, no repetition.
@@ -85,9 +86,9 @@ absl::Status WantDistinct(const Elements& elements, absl::string_view field, Key
   std::set<std::string> seen;
   for (const auto& element : elements) {
     const std::string& name = key(element);
-    if (name.empty()) return absl::InvalidArgumentError(absl::StrCat(field, ": empty"));
+    if (name.empty()) return InvalidArgument(field, ": empty");
     if (!seen.insert(name).second) {
-      return absl::InvalidArgumentError(absl::StrCat(field, ": \"", name, "\" is given twice"));
+      return InvalidArgument(field, ": \"", name, "\" is given twice");
     }
   }
   return absl::OkStatus();
@@ -101,7 +102,7 @@ bool IsSha256(const std::string& text) {
 
 absl::Status WantUpTo(int64_t most, absl::string_view field, int64_t value) {
   if (value >= 0 && value <= most) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(field, " is ", value, ", want 0 to ", most));
+  return InvalidArgument(field, " is ", value, ", want 0 to ", most);
 }
 
 // Of bytes and of milliseconds: a terabyte, and a lifetime.  Sums of some stay numbers.
@@ -109,10 +110,10 @@ constexpr int64_t kMost = int64_t{1} << 40;
 
 absl::Status CheckStore(const model::v1::TableStore& store) {
   if (store.kind_case() == model::v1::TableStore::KIND_NOT_SET) {
-    return absl::InvalidArgumentError("neither rocksdb nor redis");
+    return InvalidArgument("neither rocksdb nor redis");
   }
   if (store.has_redis() && (store.redis().cluster().empty() || store.redis().table().empty())) {
-    return absl::InvalidArgumentError("redis: want cluster and table");
+    return InvalidArgument("redis: want cluster and table");
   }
   RETURN_IF_ERROR(WantUpTo(kMost, "cache_bytes", store.cache_bytes()));
   RETURN_IF_ERROR(WantUpTo(kMost, "fetch_timeout_ms", store.fetch_timeout_ms()));
@@ -125,12 +126,12 @@ absl::Status CheckTables(const ModelManifest& manifest) {
     const std::string what = absl::StrCat("tables \"", table.name(), "\": ");
     if (table.default_id() != 0 &&
         table.missing_keys() != model::v1::MISSING_KEY_POLICY_DEFAULT_ROW) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(what, "default_id without missing_keys: MISSING_KEY_POLICY_DEFAULT_ROW"));
+      return InvalidArgument(what,
+                             "default_id without missing_keys: MISSING_KEY_POLICY_DEFAULT_ROW");
     }
     if (!table.has_store()) continue;
     if (absl::Status status = CheckStore(table.store()); !status.ok()) {
-      return Annotate(status, absl::StrCat(what, "store"));
+      return Annotate(status, what, "store");
     }
   }
   return absl::OkStatus();
@@ -140,13 +141,12 @@ absl::Status CheckPrecisions(const ModelManifest& manifest) {
   bool rounds = manifest.precision() > model::v1::PRECISION_FP32;
   for (const model::v1::LayerPrecision& some : manifest.layer_precision()) {
     if (some.layers().empty()) {
-      return absl::InvalidArgumentError("layer_precision names no layers");
+      return InvalidArgument("layer_precision names no layers");
     }
     rounds |= some.precision() > model::v1::PRECISION_FP32;
   }
   if (!manifest.exact() || !rounds) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      "exact beside a precision other than PRECISION_FP32, want one of them");
+  return InvalidArgument("exact beside a precision other than PRECISION_FP32, want one of them");
 }
 
 // What can be said of a manifest without the graph.
@@ -170,8 +170,7 @@ absl::Status CheckManifest(const std::string& directory, const ModelManifest& ma
     const std::string what = absl::StrCat("inputs \"", input.name(), "\": row_shape");
     for (const int64_t size : input.row_shape()) {
       if (size > 0) continue;
-      return absl::InvalidArgumentError(
-          absl::StrCat(what, " holds ", size, ", want positive dimensions"));
+      return InvalidArgument(what, " holds ", size, ", want positive dimensions");
     }
     RETURN_IF_ERROR(Annotate(CheckDims(input.row_shape()), what));
     constexpr int64_t kExact = int64_t{1} << 24;
@@ -189,9 +188,8 @@ absl::Status CheckManifest(const std::string& directory, const ModelManifest& ma
   for (const model::v1::FileSum& sum : manifest.sums()) {
     RETURN_IF_ERROR(PathWithin(directory, directory, sum.path(), "sums.path").status());
     if (IsSha256(sum.sha256())) continue;
-    return absl::InvalidArgumentError(absl::StrCat("sums \"", sum.path(), "\": sha256 is \"",
-                                                   sum.sha256(),
-                                                   "\", want 64 lower-case hexadecimal digits"));
+    return InvalidArgument("sums \"", sum.path(), "\": sha256 is \"", sum.sha256(),
+                           "\", want 64 lower-case hexadecimal digits");
   }
   return absl::OkStatus();
 }
@@ -230,8 +228,7 @@ absl::Status CheckComplete(const std::string& path) {
   ASSIGN_OR_RETURN(const ModelDirectory directory, OpenModelDirectory(path));
   ASSIGN_OR_RETURN(const ulf::NetParameter net, ReadGraph(directory));
   if (directory.weights_path.empty() && NeedsWeights(net)) {
-    return absl::NotFoundError(
-        absl::StrCat("weights: none of ", absl::StrJoin(kWeightsNames, ", "), " exists in ", path));
+    return NotFound("weights: none of ", absl::StrJoin(kWeightsNames, ", "), " exists in ", path);
   }
   ASSIGN_OR_RETURN(const std::vector<EmbeddingConfFile> confs, ReadEmbeddingConfs(directory, net));
   for (const EmbeddingConfFile& conf : confs) {
@@ -249,10 +246,10 @@ absl::Status CheckComplete(const std::string& path) {
 
 absl::StatusOr<std::string> PathWithin(absl::string_view root, absl::string_view base,
                                        absl::string_view name, absl::string_view what) {
-  if (name.empty()) return absl::InvalidArgumentError(absl::StrCat(what, ": the path is empty"));
+  if (name.empty()) return InvalidArgument(what, ": the path is empty");
   if (absl::StartsWith(name, "/")) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(what, ": \"", name, "\" is an absolute path, want one relative to ", base));
+    return InvalidArgument(what, ": \"", name, "\" is an absolute path, want one relative to ",
+                           base);
   }
   // How deep below root the path stands after each of its parts.
   absl::ConsumePrefix(&base, root);
@@ -262,11 +259,11 @@ absl::StatusOr<std::string> PathWithin(absl::string_view root, absl::string_view
     if (part == ".") continue;
     depth += part == ".." ? -1 : 1;
     if (depth < 0) {
-      return absl::InvalidArgumentError(absl::StrCat(what, ": \"", name, "\" leaves ", root));
+      return InvalidArgument(what, ": \"", name, "\" leaves ", root);
     }
   }
   if (absl::StrContains(name, absl::string_view("\0", 1))) {
-    return absl::InvalidArgumentError(absl::StrCat(what, ": the path holds a zero byte"));
+    return InvalidArgument(what, ": the path holds a zero byte");
   }
   return absl::StrCat(root, base, "/", name);
 }
@@ -310,8 +307,7 @@ absl::StatusOr<ModelDirectory> OpenModelDirectory(const std::string& path) {
     return absl::ErrnoToStatus(errno, absl::StrCat("cannot stat ", directory.path));
   }
   if (!S_ISDIR(info.st_mode)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(directory.path, " is not a directory, want a version directory"));
+    return InvalidArgument(directory.path, " is not a directory, want a version directory");
   }
   ASSIGN_OR_RETURN(directory.manifest, ReadManifest(directory.path));
   ASSIGN_OR_RETURN(const std::vector<std::string> files, ListFiles(directory.path));
@@ -330,9 +326,9 @@ absl::StatusOr<ModelDirectory> OpenModelDirectory(const std::string& path) {
     if (directory.graph_path.empty()) {
       const auto onnx = absl::c_find_if(
           files, [](const std::string& name) { return absl::EndsWith(name, ".onnx"); });
-      return absl::NotFoundError(absl::StrCat(
+      return NotFound(
           "graph: none of ", kGraphNames, " exists in ", directory.path,
-          onnx == files.end() ? "" : absl::StrCat("; `ulf convert onnx` makes one of ", *onnx)));
+          onnx == files.end() ? "" : absl::StrCat("; `ulf convert onnx` makes one of ", *onnx));
     }
   }
 
@@ -356,9 +352,8 @@ namespace {
 absl::Status UseLayerParams(ulf::NetParameter& net) {
   if (net.layer().empty()) return absl::OkStatus();
   if (!net.layer_params().empty()) {
-    return absl::InvalidArgumentError(absl::StrCat("has ", net.layer_params_size(),
-                                                   " layer_params and ", net.layer_size(),
-                                                   " layer, want one of the two spellings"));
+    return InvalidArgument("has ", net.layer_params_size(), " layer_params and ", net.layer_size(),
+                           " layer, want one of the two spellings");
   }
   net.mutable_layer_params()->Swap(net.mutable_layer());
   return absl::OkStatus();
@@ -375,19 +370,17 @@ absl::Status CheckNames(const Names& names, absl::string_view field) {
   for (const std::string& name : names) {
     if (name.size() <= kMaxNameBytes) {
       if (Printable(name, kMaxNameBytes) == name) continue;
-      return absl::InvalidArgumentError(
-          absl::StrCat(field, " ", Quote(name), " holds control characters"));
+      return InvalidArgument(field, " ", Quote(name), " holds control characters");
     }
-    return absl::InvalidArgumentError(absl::StrCat(
-        field, " of ", name.size(), " bytes, want at most ", kMaxNameBytes, ": ", Quote(name)));
+    return InvalidArgument(field, " of ", name.size(), " bytes, want at most ", kMaxNameBytes, ": ",
+                           Quote(name));
   }
   return absl::OkStatus();
 }
 
 absl::Status CheckSize(const ulf::NetParameter& net) {
   if (net.layer_params_size() > kMaxLayers) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(net.layer_params_size(), " layers, want at most ", kMaxLayers));
+    return InvalidArgument(net.layer_params_size(), " layers, want at most ", kMaxLayers);
   }
   int64_t ends = 0;
   for (int i = 0; i < net.layer_params_size(); ++i) {
@@ -402,11 +395,10 @@ absl::Status CheckSize(const ulf::NetParameter& net) {
     if (status.ok()) status = CheckNames(layer.top(), "top");
     if (status.ok()) status = CheckNames(layer.arg_names(), "arg_names");
     if (status.ok()) status = CheckNames(layer.input_param().param(), "input_param.param");
-    RETURN_IF_ERROR(Annotate(status, absl::StrCat("layer ", i)));
+    RETURN_IF_ERROR(Annotate(status, "layer ", i));
   }
   if (ends <= kMaxEnds) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat(ends, " bottoms and tops in all, want at most ", kMaxEnds));
+  return InvalidArgument(ends, " bottoms and tops in all, want at most ", kMaxEnds);
 }
 
 }  // namespace
@@ -418,9 +410,8 @@ absl::StatusOr<ulf::NetParameter> ReadGraph(const ModelDirectory& directory) {
   RETURN_IF_ERROR(
       ContentReason(Annotate(UseLayerParams(net), directory.graph_path), LoadReason::kParse));
   if (net.layer_params_size() == 0) {
-    return WithLoadReason(
-        absl::InvalidArgumentError(absl::StrCat(directory.graph_path, ": the graph has no layers")),
-        LoadReason::kParse);
+    return WithLoadReason(InvalidArgument(directory.graph_path, ": the graph has no layers"),
+                          LoadReason::kParse);
   }
   RETURN_IF_ERROR(
       ContentReason(Annotate(CheckSize(net), directory.graph_path), LoadReason::kParse));

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "absl/strings/str_cat.h"
+#include "base/errors.h"
 #include "base/hash_map.h"
 #include "base/status_macros.h"
 #include "base/text.h"
@@ -16,17 +17,14 @@ constexpr int64_t kMaxColumns = int64_t{1} << 24;
 
 absl::Status ValidateItem(const blaze::EmbeddingBlockConfigItem& item, int64_t dim) {
   if (item.udf_type() < blaze::kSum || item.udf_type() > blaze::kAssign) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("udf_type ", item.udf_type(), ", want 0 (sum), 1 (avg) or 2 (assign)"));
+    return InvalidArgument("udf_type ", item.udf_type(), ", want 0 (sum), 1 (avg) or 2 (assign)");
   }
   if (item.trunc_num() < 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("trunc_num ", item.trunc_num(), ", want at least 0"));
+    return InvalidArgument("trunc_num ", item.trunc_num(), ", want at least 0");
   }
   if (item.udf_type() == blaze::kAssign && item.trunc_num() * dim > kMaxColumns) {
-    return absl::InvalidArgumentError(absl::StrCat("trunc_num ", item.trunc_num(), " of dim ", dim,
-                                                   " makes ", item.trunc_num() * dim,
-                                                   " columns, want at most ", kMaxColumns));
+    return InvalidArgument("trunc_num ", item.trunc_num(), " of dim ", dim, " makes ",
+                           item.trunc_num() * dim, " columns, want at most ", kMaxColumns);
   }
   return absl::OkStatus();
 }
@@ -39,11 +37,10 @@ absl::Status ValidateEmbeddingConfig(const blaze::EmbeddingConfig& config) {
     const std::string prefix =
         absl::StrCat("feature_group_config of \"", group.feature_group(), "\"");
     if (group.dim() < 1 || group.dim() > kMaxColumns) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(prefix, ": dim ", group.dim(), ", want 1 to ", kMaxColumns));
+      return InvalidArgument(prefix, ": dim ", group.dim(), ", want 1 to ", kMaxColumns);
     }
     if (!dims.emplace(group.feature_group(), group.dim()).second) {
-      return absl::InvalidArgumentError(absl::StrCat(prefix, ": given twice"));
+      return InvalidArgument(prefix, ": given twice");
     }
   }
   for (int b = 0; b < config.block_config_size(); ++b) {
@@ -54,7 +51,7 @@ absl::Status ValidateEmbeddingConfig(const blaze::EmbeddingConfig& config) {
                                               item.feature_group(), "\")");
       const auto dim = dims.find(item.feature_group());
       if (dim == dims.end()) {
-        return absl::InvalidArgumentError(absl::StrCat(prefix, ": has no feature_group_config"));
+        return InvalidArgument(prefix, ": has no feature_group_config");
       }
       RETURN_IF_ERROR(Annotate(ValidateItem(item, dim->second), prefix));
     }

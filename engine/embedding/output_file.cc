@@ -8,6 +8,7 @@
 #include <cstdio>
 
 #include "absl/strings/str_cat.h"
+#include "base/errors.h"
 #include "base/new_file.h"
 
 namespace ulfd::engine {
@@ -71,7 +72,7 @@ absl::Status OutputFile::ReadAt(uint64_t offset, char* to, size_t size) const {
     const ssize_t n = pread(fd_, to, size, static_cast<off_t>(offset));
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) return Failed("cannot be read");
-    if (n == 0) return absl::DataLossError(absl::StrCat(path_, ": was cut while it was written"));
+    if (n == 0) return DataLoss(path_, ": was cut while it was written");
     offset += static_cast<uint64_t>(n);
     to += n;
     size -= static_cast<size_t>(n);

@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
+#include "base/errors.h"
 #include "base/load_scope.h"
 #include "base/status_macros.h"
 
@@ -100,7 +100,7 @@ absl::Status PageBuffer::Resize(size_t bytes) {
   void* moved = Map(data_, bytes_, wanted);
   if (moved == MAP_FAILED) {
     RETURN_IF_ERROR(LoadScope::Charge(-more));
-    return absl::ResourceExhaustedError(absl::StrCat("no memory for ", wanted, " bytes"));
+    return ResourceExhausted("no memory for ", wanted, " bytes");
   }
   data_ = moved;
   bytes_ = wanted;

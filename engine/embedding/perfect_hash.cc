@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
+#include "base/errors.h"
 #include "base/status_macros.h"
 
 namespace ulfd::engine {
@@ -45,8 +45,8 @@ absl::StatusOr<PerfectHash> PerfectHash::FromPilots(const Shape& shape, const ui
   hash.pilots_ = pilots;
   for (size_t i = 0; i < displaced.size(); ++i) {
     if (displaced[i].slot < shape.slots()) continue;
-    return absl::InvalidArgumentError(absl::StrCat("displaced key ", i, " is in slot ",
-                                                   displaced[i].slot, " of ", shape.slots()));
+    return InvalidArgument("displaced key ", i, " is in slot ", displaced[i].slot, " of ",
+                           shape.slots());
   }
   std::sort(displaced.begin(), displaced.end());
   hash.displaced_ = std::move(displaced);
@@ -55,7 +55,7 @@ absl::StatusOr<PerfectHash> PerfectHash::FromPilots(const Shape& shape, const ui
 
 absl::Status PerfectHashBuilder::Begin(size_t keys) {
   if (keys > PerfectHash::kMaxKeys) {
-    return absl::ResourceExhaustedError(absl::StrCat("more than ", PerfectHash::kMaxKeys, " rows"));
+    return ResourceExhausted("more than ", PerfectHash::kMaxKeys, " rows");
   }
   hash_.shape_ = PerfectHash::ShapeFor(keys);
   taken_.assign(shape().slots(), false);

@@ -5,7 +5,7 @@
 #include <array>
 #include <limits>
 
-#include "absl/strings/str_cat.h"
+#include "base/errors.h"
 #include "base/mapped_pages.h"
 #include "base/status_macros.h"
 #include "engine/embedding/row_pooling.h"
@@ -194,8 +194,8 @@ class LookupPass {
     if (misses > 0 && job.table->missing_keys() == MissingKeys::kError) {
       size_t i = 0;  // Under kError a row is nullptr where the table lacks the id.
       while (rows_[checked_.position() + i] != nullptr) ++i;
-      return absl::InvalidArgumentError(
-          absl::StrCat("id ", checked_.ids()[i], " is not in table \"", job.table->name(), "\""));
+      return InvalidArgument("id ", checked_.ids()[i], " is not in table \"", job.table->name(),
+                             "\"");
     }
     checked_.Move(count);
     return absl::OkStatus();
@@ -250,14 +250,13 @@ absl::Status CheckSegments(const FeatureInput& input) {
   int64_t sum = 0;
   for (size_t row = 0; row < input.segments.size(); ++row) {
     if (input.segments[row] < 0) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("segments[", row, "] is ", input.segments[row], ", want at least 0"));
+      return InvalidArgument("segments[", row, "] is ", input.segments[row], ", want at least 0");
     }
     sum += input.segments[row];
   }
   if (sum == static_cast<int64_t>(input.ids.size())) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("segments sum to ", sum, ", want ", input.ids.size(), ", the number of ids"));
+  return InvalidArgument("segments sum to ", sum, ", want ", input.ids.size(),
+                         ", the number of ids");
 }
 
 absl::Status PoolFeatures(absl::Span<const FeatureJob> jobs, void* scratch, size_t* failed) {

@@ -6,7 +6,7 @@
 #include <cstring>
 #include <limits>
 
-#include "absl/strings/str_cat.h"
+#include "base/errors.h"
 #include "base/load_scope.h"
 #include "base/status_macros.h"
 #include "engine/embedding/key_hash.h"
@@ -28,13 +28,12 @@ RowSorter::RowSorter(std::string path, const RowSorterOptions& options)
 absl::Status RowSorter::Begin(int64_t dim, int64_t about_rows) {
   if (dim_ == 0) return Begun(dim, about_rows);
   if (dim_ == dim) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("rows of ", dim, " values, those before have ", dim_));
+  return InvalidArgument("rows of ", dim, " values, those before have ", dim_);
 }
 
 absl::Status RowSorter::Begun(int64_t dim, int64_t about_rows) {
   if (dim < 1 || dim > (int64_t{1} << 24)) {
-    return absl::InvalidArgumentError(absl::StrCat("rows of ", dim, " values, want 1 to 2^24"));
+    return InvalidArgument("rows of ", dim, " values, want 1 to 2^24");
   }
   RETURN_IF_ERROR(options_.unnamed ? spill_.OpenUnnamed(path_) : spill_.OpenBeside(path_));
   dim_ = dim;
@@ -79,8 +78,8 @@ absl::Status RowSorter::CommitEncoded(int64_t id, const char* row) {
 absl::Status RowSorter::Commit(int64_t id) {
   ASSIGN_OR_RETURN(char* const encoded, NextRecord(id));
   if (!EncodeRow(options_.format, row_.data(), dim_, encoded)) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "id ", id, ": a value is not finite, or too large for ", Name(options_.format)));
+    return InvalidArgument("id ", id, ": a value is not finite, or too large for ",
+                           Name(options_.format));
   }
   mean_->Add(row_.data());
   NoteError(id, encoded);
@@ -143,7 +142,7 @@ absl::Status RowSorter::WriteRun(uint64_t offset) {
 }
 
 absl::StatusOr<RowReport> RowSorter::Finish() {
-  if (report_.rows == 0) return absl::InvalidArgumentError("no rows, want at least one");
+  if (report_.rows == 0) return InvalidArgument("no rows, want at least one");
   RETURN_IF_ERROR(Spill());
   records_ = {};
   order_ = {};
@@ -189,7 +188,7 @@ absl::Status SortedRows::Next() {
   RETURN_IF_ERROR(Offer(run));
   if (empty() || key() != before) return absl::OkStatus();
   // Equal keys are equal ids.
-  return absl::InvalidArgumentError(absl::StrCat("id ", id_before, " has two rows"));
+  return InvalidArgument("id ", id_before, " has two rows");
 }
 
 absl::Status SortedRows::Offer(size_t r) {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "absl/cleanup/cleanup.h"
-#include "absl/strings/str_cat.h"
+#include "base/errors.h"
 #include "base/load_scope.h"
 #include "base/status_macros.h"
 #include "base/text.h"
@@ -26,8 +26,7 @@ void RefuseBadRows(RowRead& read) {
     if (read.rows->state(i) != RowState::kPresent) continue;
     if (IsFinite(table.format, read.rows->row(i), table.dim)) continue;
     read.rows->set_state(i, RowState::kLate);
-    read.status.Update(absl::DataLossError(
-        absl::StrCat("id ", read.rows->ids()[i], ": a value of its row is not finite")));
+    read.status.Update(DataLoss("id ", read.rows->ids()[i], ": a value of its row is not finite"));
   }
 }
 
@@ -130,7 +129,7 @@ absl::Status RowTier::FetchRound(absl::Span<const Fetch> fetches, TimePoint dead
   for (size_t f = 0; f < fetches.size(); ++f) {
     if (reads[f].status.ok()) continue;
     fetches[f].tier->failures_.fetch_add(1, std::memory_order_relaxed);
-    status.Update(Annotate(reads[f].status, absl::StrCat("table \"", *fetches[f].name, "\"")));
+    status.Update(Annotate(reads[f].status, "table \"", *fetches[f].name, "\""));
   }
   return status;
 }
@@ -170,8 +169,7 @@ absl::StatusOr<RowSet> RowTier::Read(absl::Span<const int64_t> ids, TimePoint de
   ReadRows(reads, deadline);
   if (rows.CountLate() == 0) return rows;
   if (!read.status.ok()) return read.status;
-  return absl::UnavailableError(
-      absl::StrCat("the rows of ", rows.CountLate(), " ids did not come in time"));
+  return Unavailable("the rows of ", rows.CountLate(), " ids did not come in time");
 }
 
 absl::Status RowTier::ReadAhead(absl::Span<const int64_t> ids, TimePoint deadline) {

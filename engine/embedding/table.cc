@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/errors.h"
 #include "base/file.h"
 #include "base/status_macros.h"
 #include "base/text.h"
@@ -27,7 +28,7 @@ absl::StatusOr<std::unique_ptr<const EmbeddingTable>> EmbeddingTable::Make(
     table->stand_in_.assign(mean, mean + RowBytes(table->format(), table->dim()));
   }
   if (table->SetMissingRow()) return table;
-  return absl::InvalidArgumentError(LacksDefault(options.default_id));
+  return InvalidArgument(LacksDefault(options.default_id));
 }
 
 absl::StatusOr<std::unique_ptr<const EmbeddingTable>> EmbeddingTable::MakeTiered(
@@ -50,7 +51,7 @@ absl::StatusOr<std::unique_ptr<const EmbeddingTable>> EmbeddingTable::MakeTiered
   }
   table->tier_ = std::move(tier);
   if (table->SetMissingRow()) return table;
-  return absl::InvalidArgumentError(LacksDefault(options.default_id));
+  return InvalidArgument(LacksDefault(options.default_id));
 }
 
 absl::StatusOr<std::unique_ptr<const EmbeddingTable>> EmbeddingTable::With(
@@ -59,7 +60,7 @@ absl::StatusOr<std::unique_ptr<const EmbeddingTable>> EmbeddingTable::With(
   table->rows_ = std::move(rows);
   table->overlay_ = std::move(overlay);
   if (table->SetMissingRow()) return table;
-  return absl::FailedPreconditionError(LacksDefault(default_id()));
+  return FailedPrecondition(LacksDefault(default_id()));
 }
 
 bool EmbeddingTable::SetMissingRow() {
@@ -83,9 +84,8 @@ absl::StatusOr<std::unique_ptr<const EmbeddingTable>> EmbeddingTable::Load(
   ASSIGN_OR_RETURN(const bool is_table_file, IsTableFile(file));
   if (!is_table_file) return LoadText(name, path, options);
   ASSIGN_OR_RETURN(std::shared_ptr<const TableRows> rows, OpenTableFile(file));
-  auto table = Make(name, std::move(rows), options);
-  if (!table.ok()) return Annotate(table.status(), path);
-  RETURN_IF_ERROR((*table)->Check());  // To look up the default row is to read.
+  ASSIGN_OR_RETURN(auto table, Annotate(Make(name, std::move(rows), options), path));
+  RETURN_IF_ERROR(table->Check());  // To look up the default row is to read.
   return table;
 }
 

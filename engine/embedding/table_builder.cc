@@ -7,7 +7,7 @@
 #include <limits>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
+#include "base/errors.h"
 #include "base/hash_map.h"
 #include "base/status_macros.h"
 
@@ -130,8 +130,8 @@ bool TableBuilder::IsConsecutive() const {
 
 absl::Status TableBuilder::MakeHash() {
   if (const std::optional<Duplicate> twice = FindDuplicate(); twice.has_value()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("id ", twice->id, " has two rows, ", twice->first_row, " and ", twice->row));
+    return InvalidArgument("id ", twice->id, " has two rows, ", twice->first_row, " and ",
+                           twice->row);
   }
   ASSIGN_OR_RETURN(table_->hash, PerfectHash::Build(hashes_));
   hashes_ = {};
@@ -139,7 +139,7 @@ absl::Status TableBuilder::MakeHash() {
 }
 
 absl::StatusOr<std::shared_ptr<const TableRows>> TableBuilder::Finish(bool with_mean) {
-  if (rows() == 0) return absl::InvalidArgumentError("no rows, want at least one");
+  if (rows() == 0) return InvalidArgument("no rows, want at least one");
   if (IsConsecutive()) {
     table_->first_id = IdAt(0);
   } else {

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
+#include "base/errors.h"
 #include "base/load_scope.h"
 #include "base/mapped_pages.h"
 #include "base/status_macros.h"
@@ -26,14 +26,10 @@ constexpr uint64_t kMaxDim = uint64_t{1} << 24;
 
 uint64_t AlignUp(uint64_t offset) { return (offset + kTableAlign - 1) / kTableAlign * kTableAlign; }
 
-absl::Status Damaged(const std::string& path, absl::string_view what) {
-  return absl::DataLossError(absl::StrCat(path, ": ", what));
-}
-
 // The numbers that sizes are made of, each small enough for their products.
 absl::Status CheckNumbers(const std::string& path, const TableFileHeader& header) {
   const auto wrong = [&path](absl::string_view field, uint64_t value) {
-    return Damaged(path, absl::StrCat("header: ", field, " is ", value));
+    return DataLoss(path, ": header: ", field, " is ", value);
   };
   if (header.dim < 1 || header.dim > kMaxDim) return wrong("dim", header.dim);
   if (header.format >= kRowFormats) return wrong("row format", header.format);
@@ -60,7 +56,7 @@ absl::StatusOr<std::vector<PerfectHash::Displaced>> ReadDisplaced(const InputFil
   const size_t bytes = displaced.size() * sizeof(PerfectHash::Displaced);
   ASSIGN_OR_RETURN(const size_t got, file.ReadAt(static_cast<int64_t>(LayoutOf(header).displaced),
                                                  reinterpret_cast<char*>(displaced.data()), bytes));
-  if (got < bytes) return Damaged(file.path(), "was cut while it was opened");
+  if (got < bytes) return DataLoss(file.path(), ": was cut while it was opened");
   return displaced;
 }
 
@@ -102,32 +98,31 @@ absl::StatusOr<TableFileHeader> ReadTableHeader(const InputFile& file) {
   ASSIGN_OR_RETURN(const size_t got,
                    file.ReadAt(0, reinterpret_cast<char*>(&header), sizeof header));
   if (std::memcmp(header.magic, TableFileHeader::kMagic, sizeof header.magic) != 0) {
-    return absl::InvalidArgumentError(absl::StrCat(path, ": no table file"));
+    return InvalidArgument(path, ": no table file");
   }
   if (got < sizeof header) {
-    return Damaged(path, absl::StrCat("cut after ", got, " bytes, within the header"));
+    return DataLoss(path, ": cut after ", got, " bytes, within the header");
   }
   if (header.byte_order == __builtin_bswap32(TableFileHeader::kByteOrder)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(path, ": of a machine with the other byte order; build it again here"));
+    return InvalidArgument(path, ": of a machine with the other byte order; build it again here");
   }
   if (header.byte_order != TableFileHeader::kByteOrder) {
-    return Damaged(path, "byte 8: no byte order");
+    return DataLoss(path, ": byte 8: no byte order");
   }
   if (header.version != TableFileHeader::kHashed && !header.consecutive()) {
-    return absl::InvalidArgumentError(absl::StrCat(path, ": version ", header.version, ", want ",
-                                                   TableFileHeader::kHashed, " or ",
-                                                   TableFileHeader::kConsecutive));
+    return InvalidArgument(path, ": version ", header.version, ", want ", TableFileHeader::kHashed,
+                           " or ", TableFileHeader::kConsecutive);
   }
   if (header.checksum != ChecksumOf(header)) {
-    return Damaged(path, absl::StrCat("byte ", offsetof(TableFileHeader, checksum),
-                                      ": the checksum of the header is another"));
+    return DataLoss(path, ": byte ", offsetof(TableFileHeader, checksum),
+                    ": the checksum of the header is another");
   }
   RETURN_IF_ERROR(CheckNumbers(path, header));
   const uint64_t end = LayoutOf(header).end;
-  if (header.file_bytes != end) return Damaged(path, "header: the sections do not make the size");
+  if (header.file_bytes != end)
+    return DataLoss(path, ": header: the sections do not make the size");
   if (static_cast<uint64_t>(file.size()) != end) {
-    return Damaged(path, absl::StrCat(file.size(), " bytes, the header says ", end));
+    return DataLoss(path, ": ", file.size(), " bytes, the header says ", end);
   }
   return header;
 }
@@ -149,11 +144,10 @@ absl::StatusOr<std::shared_ptr<const TableRows>> OpenTableFile(const InputFile& 
   if (header.consecutive()) {
     rows->first_id = header.first_id();
   } else {
-    auto hash = PerfectHash::FromPilots(
-        header.shape(), reinterpret_cast<const uint8_t*>(rows->file->data()) + kTableAlign,
-        std::move(displaced));
-    if (!hash.ok()) return Annotate(hash.status(), file.path());
-    rows->hash = *std::move(hash);
+    const auto* const pilots = reinterpret_cast<const uint8_t*>(rows->file->data()) + kTableAlign;
+    ASSIGN_OR_RETURN(rows->hash,
+                     Annotate(PerfectHash::FromPilots(header.shape(), pilots, std::move(displaced)),
+                              file.path()));
   }
   AddOpenTable(rows);
   return rows;
@@ -169,16 +163,15 @@ absl::Status VerifySums(const InputFile& file, const TableFileHeader& header,
   ASSIGN_OR_RETURN(size_t got, file.ReadAt(static_cast<int64_t>(layout.sums),
                                            reinterpret_cast<char*>(sums.data()), size));
   if (got < size || XXH3_64bits(sums.data(), size) != header.sums_checksum) {
-    return Damaged(file.path(), absl::StrCat("bytes ", layout.sums, " to ", layout.end,
-                                             ": the checksums are damaged"));
+    return DataLoss(file.path(), ": bytes ", layout.sums, " to ", layout.end,
+                    ": the checksums are damaged");
   }
   std::vector<char> block(kTableBlockBytes);
   constexpr size_t kGap = kTableAlign - sizeof header;  // In no block.
   ASSIGN_OR_RETURN(got, file.ReadAt(sizeof header, block.data(), kGap));
   const auto set = [](char c) { return c != 0; };
   if (got < kGap || std::any_of(block.begin(), block.begin() + kGap, set)) {
-    return Damaged(file.path(),
-                   absl::StrCat("bytes ", sizeof header, " to ", kTableAlign, ": not all zeros"));
+    return DataLoss(file.path(), ": bytes ", sizeof header, " to ", kTableAlign, ": not all zeros");
   }
   for (uint64_t b = 0; b < layout.blocks; ++b) {
     RETURN_IF_ERROR(LoadScope::Check());
@@ -186,8 +179,7 @@ absl::Status VerifySums(const InputFile& file, const TableFileHeader& header,
     const uint64_t bytes = std::min<uint64_t>(kTableBlockBytes, layout.sums - begin);
     ASSIGN_OR_RETURN(got, file.ReadAt(static_cast<int64_t>(begin), block.data(), bytes));
     if (got < bytes || ChecksumOf({block.data(), bytes}) != sums[b]) {
-      return Damaged(file.path(),
-                     absl::StrCat("bytes ", begin, " to ", begin + bytes, " are damaged"));
+      return DataLoss(file.path(), ": bytes ", begin, " to ", begin + bytes, " are damaged");
     }
     progress(begin / 2, header.file_bytes);
   }
@@ -220,7 +212,7 @@ absl::Status VerifyTableFile(const std::string& path,
   uint64_t found = 0;
   RETURN_IF_ERROR(ForEachRow(*rows, [&](int64_t id, const char* row) {
     if (!IsFinite(rows->format, row, rows->dim)) {
-      return Damaged(path, absl::StrCat("id ", id, ": a value is not finite"));
+      return DataLoss(path, ": id ", id, ": a value is not finite");
     }
     if (++found % 65536 != 0) return absl::OkStatus();
     progress(header.file_bytes / 2 + header.file_bytes * found / header.rows / 2,
@@ -229,7 +221,7 @@ absl::Status VerifyTableFile(const std::string& path,
   }));
   RETURN_IF_ERROR(rows->file->Check());
   if (found == header.rows) return absl::OkStatus();
-  return Damaged(path, absl::StrCat(found, " ids where lookups seek them, want ", header.rows));
+  return DataLoss(path, ": ", found, " ids where lookups seek them, want ", header.rows);
 }
 
 }  // namespace ulfd::engine

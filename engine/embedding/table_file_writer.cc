@@ -7,7 +7,7 @@
 #include <system_error>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
+#include "base/errors.h"
 #include "base/load_scope.h"
 #include "base/status_macros.h"
 #include "engine/embedding/table_builder.h"
@@ -27,8 +27,7 @@ absl::Status TableFileWriter::Begin(int64_t dim, int64_t about_rows) {
   std::error_code ignored;
   if (!options_.unnamed && std::filesystem::exists(path_, ignored) &&
       !std::filesystem::is_regular_file(path_, ignored)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(path_, " is there and no regular file, want a place for a table file"));
+    return InvalidArgument(path_, " is there and no regular file, want a place for a table file");
   }
   RETURN_IF_ERROR(rows_.Begin(dim, about_rows));
   if (slot_bytes_ > 0) return absl::OkStatus();
@@ -70,7 +69,7 @@ class TableFileWriter::Slots {
     hashes_.clear();
     records_.clear();
     if (displaced_.size() <= memory_bytes_) return absl::Span<const char>(slots_);
-    return absl::ResourceExhaustedError("too many ids of one hash bucket for --memory");
+    return ResourceExhausted("too many ids of one hash bucket for --memory");
   }
   // Records that were displaced, one after the other.
   const std::vector<char>& displaced() const { return displaced_; }

@@ -3,7 +3,7 @@
 
 #include <cstring>
 
-#include "absl/strings/str_cat.h"
+#include "base/errors.h"
 #include "base/file.h"
 #include "base/hash_map.h"
 #include "base/load_scope.h"
@@ -34,8 +34,7 @@ absl::Status Copy(const TableRows& put, const TableRows& base, TableDelta& delta
     } else {
       DecodeRow(put.format, row, put.dim, values.data());
       if (!EncodeRow(base.format, values.data(), put.dim, encoded)) {
-        return absl::InvalidArgumentError(
-            absl::StrCat("id ", id, ": a value is too large for ", Name(base.format)));
+        return InvalidArgument("id ", id, ": a value is too large for ", Name(base.format));
       }
     }
     to += base.slot_bytes;
@@ -56,13 +55,13 @@ absl::StatusOr<std::shared_ptr<const TableDelta>> TableDelta::Make(const TableRo
   dropped.reserve(drop.size());
   for (const int64_t id : drop) {
     if (!dropped.insert(id).second) {
-      return absl::InvalidArgumentError(absl::StrCat("id ", id, " is dropped twice"));
+      return InvalidArgument("id ", id, " is dropped twice");
     }
   }
   for (size_t i = 0; i < delta->rows; ++i) {
     const int64_t id = TableRows::IdOf(delta->Slot(i) + TableRows::kIdBytes);
     if (dropped.contains(id)) {
-      return absl::InvalidArgumentError(absl::StrCat("id ", id, " is put and dropped"));
+      return InvalidArgument("id ", id, " is put and dropped");
     }
   }
   delta->drop = std::move(drop);

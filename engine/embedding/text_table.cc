@@ -17,6 +17,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
+#include "base/errors.h"
 #include "base/file.h"
 #include "base/load_scope.h"
 #include "base/status_macros.h"
@@ -124,8 +125,8 @@ class TextTableReader {
   absl::StatusOr<int64_t> Read() {
     RETURN_IF_ERROR(ReadLines());
     if (dim_ > 0) return skipped_lines_;
-    return absl::InvalidArgumentError(
-        absl::StrCat(path_, ": no rows, want at least one (", skipped_lines_, " lines skipped)"));
+    return InvalidArgument(path_, ": no rows, want at least one (", skipped_lines_,
+                           " lines skipped)");
   }
 
  private:
@@ -149,8 +150,8 @@ class TextTableReader {
       if (at_end) break;
       RETURN_IF_ERROR(LoadScope::Check());
       if (end - begin > kMaxLineBytes) {
-        return absl::InvalidArgumentError(
-            absl::StrCat(path_, ":", line_ + 1, ": line of more than ", kMaxLineBytes, " bytes"));
+        return InvalidArgument(path_, ":", line_ + 1, ": line of more than ", kMaxLineBytes,
+                               " bytes");
       }
       std::memmove(buffer.data(), from, end - begin);
       end -= begin;
@@ -162,7 +163,7 @@ class TextTableReader {
       total += static_cast<int64_t>(got);
     }
     if (total == file.size()) return absl::OkStatus();
-    return absl::UnavailableError(absl::StrCat(path_, ": changed while it was read"));
+    return Unavailable(path_, ": changed while it was read");
   }
 
   void EstimateRows(absl::string_view chunk, int64_t file_bytes) {
@@ -193,7 +194,7 @@ class TextTableReader {
 
   absl::Status BadLine(int64_t line, const std::string& text) {
     if (!options_.skip_bad_lines) {
-      return absl::InvalidArgumentError(absl::StrCat(path_, ":", line, ": ", text));
+      return InvalidArgument(path_, ":", line, ": ", text);
     }
     ++skipped_lines_;
     return absl::OkStatus();
@@ -227,9 +228,8 @@ class TextTableReader {
       RETURN_IF_ERROR(Annotate(sink_.Begin(count, static_cast<int64_t>(estimated_rows_)), path_));
       dim_ = count;
     }
-    absl::StatusOr<float*> row = sink_.NextRow();
-    if (!row.ok()) return Annotate(row.status(), path_);
-    if (ParseRow(values, dim_, *row)) return Annotate(sink_.Commit(id), path_);
+    ASSIGN_OR_RETURN(float* const row, Annotate(sink_.NextRow(), path_));
+    if (ParseRow(values, dim_, row)) return Annotate(sink_.Commit(id), path_);
     problem = WhatIsWrong(values, dim_);
     return absl::OkStatus();
   }
@@ -299,9 +299,8 @@ class BuilderSink final : public RowSink {
 absl::Status CheckIds(TableBuilder& builder) {
   const std::optional<TableBuilder::Duplicate> twice = builder.FindDuplicate();
   if (!twice.has_value()) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(":", twice->row + 1, ": id ", twice->id,
-                                                 " occurs twice, first on line ",
-                                                 twice->first_row + 1));
+  return InvalidArgument(":", twice->row + 1, ": id ", twice->id, " occurs twice, first on line ",
+                         twice->first_row + 1);
 }
 
 // Tells apart what text tables become.
@@ -320,13 +319,11 @@ absl::StatusOr<std::shared_ptr<const TableRows>> ReadRows(const std::string& pat
   if (skip_bad_lines) {
     skipped += sink.builder().DropDuplicates();
   } else if (absl::Status status = CheckIds(sink.builder()); !status.ok()) {
-    return absl::InvalidArgumentError(absl::StrCat(path, status.message()));
+    return InvalidArgument(path, status.message());
   }
   sink.builder().SetSkippedLines(skipped);
   sink.builder().SetDigest(std::move(digest));
-  auto rows = sink.builder().Finish(with_mean);
-  if (!rows.ok()) return Annotate(rows.status(), path);
-  return rows;
+  return Annotate(sink.builder().Finish(with_mean), path);
 }
 
 }  // namespace
@@ -345,9 +342,7 @@ absl::StatusOr<std::unique_ptr<const EmbeddingTable>> EmbeddingTable::LoadText(
     ASSIGN_OR_RETURN(rows, ReadRows(path, options.skip_bad_lines, with_mean, std::move(digest)));
     AddOpenTable(rows);
   }
-  auto table = Make(name, std::move(rows), options);
-  if (!table.ok()) return Annotate(table.status(), path);
-  return table;
+  return Annotate(Make(name, std::move(rows), options), path);
 }
 
 }  // namespace ulfd::engine

@@ -8,6 +8,7 @@
 #include "absl/container/inlined_vector.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/errors.h"
 #include "base/status_macros.h"
 #include "engine/layers/common/double_math.h"
 
@@ -253,14 +254,14 @@ Node MakeNode(const std::vector<int>& group, std::vector<Node>& nodes) {
 absl::Status CheckMember(const Node& node, const GraphSpecs& specs) {
   const std::string label = absl::StrCat("manifest: double_layers names ", node.Label());
   if (node.composite || MakeDoubleFunction(node.layer->semantics()).run == nullptr) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(label, ", a type that is not computed in double; these are: ", DoubleTypes()));
+    return InvalidArgument(label,
+                           ", a type that is not computed in double; these are: ", DoubleTypes());
   }
   for (const std::vector<ValueId>* ids : {&node.inputs, &node.outputs}) {
     for (ValueId id : *ids) {
       if (specs[id].dtype == DType::kFloat32) continue;
-      return absl::InvalidArgumentError(absl::StrCat(label, ", which has a tensor of type ",
-                                                     Name(specs[id].dtype), ", want float32 only"));
+      return InvalidArgument(label, ", which has a tensor of type ", Name(specs[id].dtype),
+                             ", want float32 only");
     }
   }
   return absl::OkStatus();
@@ -271,8 +272,7 @@ absl::StatusOr<std::vector<bool>> Choose(absl::Span<const std::string> names, co
   std::vector<bool> chosen(graph.nodes.size(), false);
   for (size_t n = 0; n < names.size(); ++n) {
     if (std::find(names.begin(), names.begin() + n, names[n]) != names.begin() + n) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("manifest: double_layers names \"", names[n], "\" twice"));
+      return InvalidArgument("manifest: double_layers names \"", names[n], "\" twice");
     }
     bool found = false;
     for (size_t i = 0; i < graph.nodes.size(); ++i) {
@@ -281,8 +281,8 @@ absl::StatusOr<std::vector<bool>> Choose(absl::Span<const std::string> names, co
       chosen[i] = found = true;
     }
     if (!found) {
-      return absl::InvalidArgumentError(absl::StrCat("manifest: double_layers names \"", names[n],
-                                                     "\", which is no layer of the graph"));
+      return InvalidArgument("manifest: double_layers names \"", names[n],
+                             "\", which is no layer of the graph");
     }
   }
   return chosen;

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/errors.h"
 #include "base/hash_map.h"
 #include "base/load_scope.h"
 #include "base/status_macros.h"
@@ -230,8 +231,7 @@ absl::Status GraphEditor::Admit(const Node& node, absl::Span<const int> replaced
   for (ValueId id : node.outputs) {
     const int producer = producers_[id];
     if (producer >= 0 && std::find(replaced.begin(), replaced.end(), producer) == replaced.end()) {
-      return absl::InternalError(
-          absl::StrCat(pass_, ": \"", graph_.values[id].name, "\" would be computed twice"));
+      return Internal(pass_, ": \"", graph_.values[id].name, "\" would be computed twice");
     }
     before.push_back(specs_[id].shape);
   }
@@ -239,9 +239,8 @@ absl::Status GraphEditor::Admit(const Node& node, absl::Span<const int> replaced
   for (size_t i = 0; i < before.size(); ++i) {
     const ValueId id = node.outputs[i];
     if (producers_[id] < 0 || before[i] == specs_[id].shape) continue;
-    return absl::InternalError(absl::StrCat(pass_, ": shape of \"", graph_.values[id].name,
-                                            "\" would become ", specs_[id].shape.ToString(),
-                                            " instead of ", before[i].ToString()));
+    return Internal(pass_, ": shape of \"", graph_.values[id].name, "\" would become ",
+                    specs_[id].shape.ToString(), " instead of ", before[i].ToString());
   }
   saved = saved - CostOf(node, specs_);
   return absl::OkStatus();
@@ -272,8 +271,7 @@ absl::StatusOr<std::vector<int>> GraphEditor::Unneeded(absl::Span<const int> rep
       }
     }
     if (needed && remakes) {
-      return absl::InternalError(
-          absl::StrCat(pass_, ": ", node(index).Label(), " would be replaced in part"));
+      return Internal(pass_, ": ", node(index).Label(), " would be replaced in part");
     }
     if (!needed) gone.push_back(index);
   }
@@ -301,9 +299,8 @@ absl::Status GraphEditor::Replace(absl::Span<const int> replaced, int at, std::v
 absl::Status GraphEditor::Redirect(ValueId from, ValueId to, std::string text) {
   RETURN_IF_ERROR(LoadScope::Check());
   if (outputs_[from] || specs_[from].shape != specs_[to].shape) {
-    return absl::InternalError(absl::StrCat(pass_, ": \"", graph_.values[from].name,
-                                            "\" cannot be read from \"", graph_.values[to].name,
-                                            "\""));
+    return Internal(pass_, ": \"", graph_.values[from].name, "\" cannot be read from \"",
+                    graph_.values[to].name, "\"");
   }
   if (from == to) return absl::OkStatus();
   for (int reader : readers_[from]) {
@@ -326,9 +323,8 @@ absl::Status GraphEditor::Fold(ValueId value, std::vector<float> data, std::stri
   RETURN_IF_ERROR(LoadScope::Check());
   const Shape& shape = specs_[value].shape;
   if (!shape.IsConcrete() || shape.Elements().value() != static_cast<int64_t>(data.size())) {
-    return absl::InternalError(absl::StrCat(pass_, ": \"", graph_.values[value].name,
-                                            "\" has shape ", shape.ToString(), ", not ",
-                                            data.size(), " values"));
+    return Internal(pass_, ": \"", graph_.values[value].name, "\" has shape ", shape.ToString(),
+                    ", not ", data.size(), " values");
   }
   Value& folded = graph_.values[value];
   folded.kind = Value::Kind::kConstant;

@@ -8,6 +8,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/errors.h"
 #include "base/hash_map.h"
 #include "base/load_scope.h"
 #include "base/status_macros.h"
@@ -40,7 +41,7 @@ class Builder {
 
   absl::StatusOr<Graph> Build() {
     if (net_.layer_params_size() == 0) {
-      return absl::InvalidArgumentError("the graph has no layers");
+      return InvalidArgument("the graph has no layers");
     }
     for (int i = 0; i < net_.layer_params_size(); ++i) {
       RETURN_IF_ERROR(LoadScope::Check());
@@ -57,14 +58,13 @@ class Builder {
  private:
   absl::Status AddInputs(int index, const ulf::LayerParameter& param) {
     if (param.bottom_size() != 0) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("reads \"", param.bottom(0), "\", want no bottoms"));
+      return InvalidArgument("reads \"", param.bottom(0), "\", want no bottoms");
     }
     const auto& names = param.input_param().param();
     const std::vector<Weight>& blobs = weights_[index];
     if (static_cast<int>(blobs.size()) != names.size()) {
-      return absl::InvalidArgumentError(absl::StrCat("has ", blobs.size(), " weights, want ",
-                                                     names.size(), ", one per input_param.param"));
+      return InvalidArgument("has ", blobs.size(), " weights, want ", names.size(),
+                             ", one per input_param.param");
     }
     for (int k = 0; k < names.size(); ++k) {
       Value value{.name = names[k], .kind = Value::Kind::kConstant};
@@ -86,7 +86,7 @@ class Builder {
 
   absl::Status Declare(const std::string& name, ValueId id) {
     if (!current_.try_emplace(name, id).second) {
-      return absl::InvalidArgumentError(absl::StrCat("declares \"", name, "\" a second time"));
+      return InvalidArgument("declares \"", name, "\" a second time");
     }
     return absl::OkStatus();
   }
@@ -155,15 +155,13 @@ class Builder {
     for (int i = index; i < net_.layer_params_size(); ++i) {
       const ulf::LayerParameter& later = net_.layer_params(i);
       if (std::find(later.top().begin(), later.top().end(), bottom) != later.top().end()) {
-        return absl::InvalidArgumentError(
-            absl::StrCat("reads \"", bottom, "\", which only ",
-                         i == index ? std::string("the layer itself")
-                                    : LayerLabel(i, later.name(), later.type()),
-                         " makes; a layer reads what stands before it"));
+        return InvalidArgument("reads \"", bottom, "\", which only ",
+                               i == index ? std::string("the layer itself")
+                                          : LayerLabel(i, later.name(), later.type()),
+                               " makes; a layer reads what stands before it");
       }
     }
-    return absl::InvalidArgumentError(
-        absl::StrCat("reads \"", bottom, "\", which no layer makes and no input declares"));
+    return InvalidArgument("reads \"", bottom, "\", which no layer makes and no input declares");
   }
 
   absl::Status SetOutputs() {
@@ -172,19 +170,17 @@ class Builder {
         graph_.outputs.push_back({name, current_.at(name)});
       }
       if (graph_.outputs.empty()) {
-        return absl::InvalidArgumentError("the graph has no output: every tensor is read");
+        return InvalidArgument("the graph has no output: every tensor is read");
       }
       return absl::OkStatus();
     }
     HashSet<std::string> seen;
     for (const std::string& name : options_.outputs) {
       if (!made_set_.contains(name)) {
-        return absl::InvalidArgumentError(
-            absl::StrCat("manifest: outputs names \"", name, "\", which no layer makes"));
+        return InvalidArgument("manifest: outputs names \"", name, "\", which no layer makes");
       }
       if (!seen.insert(name).second) {
-        return absl::InvalidArgumentError(
-            absl::StrCat("manifest: outputs names \"", name, "\" twice"));
+        return InvalidArgument("manifest: outputs names \"", name, "\" twice");
       }
       graph_.outputs.push_back({name, current_.at(name)});
     }

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "base/errors.h"
 #include "base/load_scope.h"
 #include "base/status_macros.h"
 #include "base/text.h"
@@ -266,15 +267,14 @@ absl::Status InferNode(const Graph& graph, const Node& node, GraphSpecs& specs) 
     return absl::Status(outputs.status().code(), text);
   }
   if (outputs->size() != node.outputs.size()) {
-    return absl::InvalidArgumentError(absl::StrCat(node.Label(), ": names ", node.outputs.size(),
-                                                   " tops, makes ", outputs->size()));
+    return InvalidArgument(node.Label(), ": names ", node.outputs.size(), " tops, makes ",
+                           outputs->size());
   }
   for (size_t i = 0; i < node.outputs.size(); ++i) {
     const absl::Status possible = CheckDims((*outputs)[i].shape);
     if (!possible.ok()) {
-      return absl::InvalidArgumentError(absl::StrCat(node.Label(), ": output \"",
-                                                     graph.values[node.outputs[i]].name,
-                                                     "\": ", possible.message()));
+      return InvalidArgument(node.Label(), ": output \"", graph.values[node.outputs[i]].name,
+                             "\": ", possible.message());
     }
     specs[node.outputs[i]] = std::move((*outputs)[i]);
   }
@@ -286,8 +286,8 @@ absl::Status InferGraph(const Graph& graph, GraphSpecs& specs) {
     const Value& value = graph.values[id];
     if (value.kind == Value::Kind::kComputed) continue;
     RETURN_IF_ERROR(Annotate(CheckDims(specs[id].shape),
-                             absl::StrCat(value.kind == Value::Kind::kInput ? "input" : "constant",
-                                          " \"", value.name, "\"")));
+                             value.kind == Value::Kind::kInput ? "input" : "constant", " \"",
+                             value.name, "\""));
   }
   for (const Node& node : graph.nodes) {
     RETURN_IF_ERROR(LoadScope::Check());

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/errors.h"
 #include "base/status_macros.h"
 #include "engine/graph/passes.h"
 
@@ -18,7 +19,7 @@ absl::Status Lower(const Node& composite, Graph& graph, std::vector<Node>& nodes
   RETURN_IF_ERROR(composite.layer->Lower(lowering));
   const std::vector<Lowering::Value>& outputs = lowering.outputs();
   if (std::count(outputs.begin(), outputs.end(), -1) > 0) {
-    return absl::InternalError(absl::StrCat(composite.Label(), ": lowered without all outputs"));
+    return Internal(composite.Label(), ": lowered without all outputs");
   }
   std::vector<ValueId> values = composite.inputs;  // Per value of the lowering.
   for (size_t p = 0; p < lowering.parts().size(); ++p) {

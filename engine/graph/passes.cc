@@ -3,9 +3,8 @@
 
 #include <algorithm>
 
-#include "absl/strings/str_cat.h"
+#include "base/errors.h"
 #include "base/status_macros.h"
-#include "base/text.h"
 #include "engine/graph/editor.h"
 #include "engine/graph/passes/passes.h"
 
@@ -71,7 +70,7 @@ absl::Status Optimise(const PassOptions& options, Graph& graph, GraphSpecs& spec
     if (skipped || (options.exact && pass.reassociates)) continue;
     GraphEditor editor(options, graph, specs, rewrites, copy_bytes);
     editor.set_pass(pass.name);
-    RETURN_IF_ERROR(Annotate(pass.run(editor), absl::StrCat("pass ", pass.name)));
+    RETURN_IF_ERROR(Annotate(pass.run(editor), "pass ", pass.name));
   }
   return absl::OkStatus();
 }

@@ -11,6 +11,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "base/errors.h"
 
 namespace ulfd::engine {
 
@@ -66,9 +67,8 @@ absl::StatusOr<Isa> ChooseIsa(const char* ulfd_isa) {
     if (Name(isa) == wanted) return isa;
     absl::StrAppend(&names, names.empty() ? "" : ", ", Name(isa));
   }
-  return absl::InvalidArgumentError(
-      absl::StrCat("environment variable ULFD_ISA: \"", wanted, "\", want one of ", names,
-                   " (what this machine runs), or none for the best"));
+  return InvalidArgument("environment variable ULFD_ISA: \"", wanted, "\", want one of ", names,
+                         " (what this machine runs), or none for the best");
 }
 
 const absl::StatusOr<Isa>& IsaOfEnvironment() {

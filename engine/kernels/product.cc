@@ -9,6 +9,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "base/errors.h"
 #include "base/status_macros.h"
 #include "engine/kernels/elementwise.h"
 #include "engine/kernels/measure.h"
@@ -81,8 +82,7 @@ absl::StatusOr<Backend> ParseBackend(absl::string_view name) {
   for (const Backend backend : {Backend::kNative, Backend::kOneDnn, Backend::kAuto}) {
     if (absl::EqualsIgnoreCase(name, Name(backend))) return backend;
   }
-  return absl::InvalidArgumentError(
-      absl::StrCat("backend \"", name, "\", want auto, onednn or native"));
+  return InvalidArgument("backend \"", name, "\", want auto, onednn or native");
 }
 
 Product::Product(std::shared_ptr<const PackedMatrix> matrix, std::vector<Rows> rows)

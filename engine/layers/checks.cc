@@ -6,20 +6,15 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/errors.h"
 #include "base/status_macros.h"
 
 namespace ulfd::engine {
 
-absl::Status BadInput(int index, const TensorSpec& spec, absl::string_view wanted) {
-  return absl::InvalidArgumentError(
-      absl::StrCat("input ", index, ": shape ", spec.shape.ToString(), ", want ", wanted));
-}
-
 absl::Status WantFloat32(absl::Span<const TensorSpec> in) {
   for (size_t i = 0; i < in.size(); ++i) {
     if (in[i].dtype == DType::kFloat32) continue;
-    return absl::InvalidArgumentError(
-        absl::StrCat("input ", i, ": ", Name(in[i].dtype), ", want float32"));
+    return InvalidArgument("input ", i, ": ", Name(in[i].dtype), ", want float32");
   }
   return absl::OkStatus();
 }
@@ -27,8 +22,8 @@ absl::Status WantFloat32(absl::Span<const TensorSpec> in) {
 absl::Status WantOneType(absl::Span<const TensorSpec> in) {
   for (size_t i = 1; i < in.size(); ++i) {
     if (in[i].dtype == in[0].dtype) continue;
-    return absl::InvalidArgumentError(absl::StrCat("input ", i, ": ", Name(in[i].dtype), ", want ",
-                                                   Name(in[0].dtype), " like input 0"));
+    return InvalidArgument("input ", i, ": ", Name(in[i].dtype), ", want ", Name(in[0].dtype),
+                           " like input 0");
   }
   return absl::OkStatus();
 }
@@ -50,14 +45,14 @@ absl::Status WantImage(absl::Span<const TensorSpec> in) {
 absl::Status WantBetween(absl::string_view field, int64_t value, int64_t min, int64_t max) {
   if (value >= min && value <= max) return absl::OkStatus();
   const bool bounded = max < std::numeric_limits<int64_t>::max();
-  return absl::InvalidArgumentError(absl::StrCat(field, ": ", value, ", want ", min,
-                                                 bounded ? absl::StrCat(" to ", max) : " or more"));
+  return InvalidArgument(field, ": ", value, ", want ", min,
+                         bounded ? absl::StrCat(" to ", max) : " or more");
 }
 
 absl::Status WantAxis(absl::string_view field, int64_t axis, const TensorSpec& spec) {
   if (axis >= 0 && axis < spec.shape.rank()) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat(field, ": ", axis, ", want an axis of input 0: shape ", spec.shape.ToString()));
+  return InvalidArgument(field, ": ", axis, ", want an axis of input 0: shape ",
+                         spec.shape.ToString());
 }
 
 std::optional<Dim> Same(Dim a, Dim b) {
@@ -92,7 +87,7 @@ absl::StatusOr<TensorSpecs> InferBroadcast(absl::Span<const TensorSpec> in) {
   for (size_t i = 1; i < in.size(); ++i) {
     absl::StatusOr<Shape> both = BroadcastShapes(shape, AlignUserRow(in[i], rank));
     if (!both.ok()) {
-      return absl::InvalidArgumentError(absl::StrCat("input ", i, ": ", both.status().message()));
+      return InvalidArgument("input ", i, ": ", both.status().message());
     }
     shape = *std::move(both);
   }
@@ -108,11 +103,6 @@ std::string WeightLabel(LayerWeights weights, int index) {
 
 std::string ShapeText(const Weight& weight) {
   return ToString(absl::MakeConstSpan(weight.dims.data(), weight.dims.size()));
-}
-
-absl::Status BadWeight(LayerWeights weights, int index, absl::string_view wanted) {
-  return absl::InvalidArgumentError(absl::StrCat(WeightLabel(weights, index), ": shape ",
-                                                 ShapeText(weights[index]), ", want ", wanted));
 }
 
 absl::StatusOr<Weight> WantMatrix(LayerWeights weights, int index) {
@@ -132,7 +122,7 @@ absl::StatusOr<float> EpsOf(const ParseContext& ctx, absl::string_view field, bo
         ctx.guide_eps ? ", the layer guide's default" : ", the published format's default"));
   }
   if (!(eps >= 0)) {
-    return absl::InvalidArgumentError(absl::StrCat(field, ".eps: ", eps, ", want 0 or more"));
+    return InvalidArgument(field, ".eps: ", eps, ", want 0 or more");
   }
   return eps;
 }
@@ -186,9 +176,8 @@ absl::StatusOr<TensorSpecs> InferCyclic(const TensorSpec& in, const CyclicParams
   if (row % params.period == 0) return TensorSpecs{out};
   const Dim elements = in.shape.Elements();
   if ((elements.IsConst() || elements.IsUsers()) && elements.value() % params.period != 0) {
-    return BadInput(
-        0, in,
-        absl::StrCat("a multiple of ", params.period, " elements (the size of the parameters)"));
+    return BadInput(0, in, "a multiple of ", params.period,
+                    " elements (the size of the parameters)");
   }
   // The parameters of a row depend on its place.
   if (out.level != Level::kConstant) out.level = Level::kUnknown;

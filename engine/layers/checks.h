@@ -15,13 +15,17 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "base/errors.h"
 #include "engine/layers/layer.h"
 #include "engine/tensor/tensor.h"
 
 namespace ulfd::engine {
 
 // "input 1: shape [2, 3], want WANTED", as an error.
-absl::Status BadInput(int index, const TensorSpec& spec, absl::string_view wanted);
+template <typename... Parts>
+absl::Status BadInput(int index, const TensorSpec& spec, const Parts&... wanted) {
+  return InvalidArgument("input ", index, ": shape ", spec.shape.ToString(), ", want ", wanted...);
+}
 // Every input is float32: "input 1: int32, want float32".
 absl::Status WantFloat32(absl::Span<const TensorSpec> in);
 // All inputs have the type of the first: "input 2: int32, want float32 like input 0".
@@ -52,10 +56,14 @@ absl::StatusOr<TensorSpecs> InferBroadcast(absl::Span<const TensorSpec> in);
 
 // `weight 2 "var"`, or `weight 2` where the file has no names.
 std::string WeightLabel(LayerWeights weights, int index);
-// `weight 2 "var": shape [64], want WANTED`, as an error.
-absl::Status BadWeight(LayerWeights weights, int index, absl::string_view wanted);
 // "[128, 2]"
 std::string ShapeText(const Weight& weight);
+// `weight 2 "var": shape [64], want WANTED`, as an error.
+template <typename... Parts>
+absl::Status BadWeight(LayerWeights weights, int index, const Parts&... wanted) {
+  return InvalidArgument(WeightLabel(weights, index), ": shape ", ShapeText(weights[index]),
+                         ", want ", wanted...);
+}
 // The weight as a matrix: leading dimensions of 1 beyond two are dropped.
 absl::StatusOr<Weight> WantMatrix(LayerWeights weights, int index);
 

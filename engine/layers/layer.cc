@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/layers/layer.h"
 
+#include "base/errors.h"
+
 namespace ulfd::engine {
 
 double Layer::Flops(absl::Span<const TensorSpec>, absl::Span<const TensorSpec> out) const {
@@ -11,11 +13,11 @@ double Layer::Flops(absl::Span<const TensorSpec>, absl::Span<const TensorSpec> o
 }
 
 absl::Status Layer::Lower(Lowering&) const {
-  return absl::InternalError("Lower of a layer that is not composite");
+  return Internal("Lower of a layer that is not composite");
 }
 
 absl::StatusOr<std::unique_ptr<Kernel>> Layer::Prepare(absl::Span<const TensorSpec>) const {
-  return absl::InternalError("Prepare of a composite layer, want Lower");
+  return Internal("Prepare of a composite layer, want Lower");
 }
 
 }  // namespace ulfd::engine

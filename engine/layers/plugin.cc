@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/errors.h"
 #include "base/status_macros.h"
 #include "base/text.h"
 #include "engine/layers/registry.h"
@@ -18,38 +19,35 @@ constexpr char kSymbol[] = "ulfd_layer_plugin";
 
 absl::Status CheckRow(const LayerType& type, absl::Span<const LayerType* const> known) {
   if (type.name.empty() || type.parse == nullptr || type.outputs.min < 1 || type.summary.empty()) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "layer type \"", type.name, "\": want a name, a summary, at least one output and parse"));
+    return InvalidArgument("layer type \"", type.name,
+                           "\": want a name, a summary, at least one output and parse");
   }
   Notices notices;
   if (FindLayerType(type.name, notices).ok()) {
-    return absl::AlreadyExistsError(
-        absl::StrCat("layer type \"", type.name, "\": is built in, want another name"));
+    return AlreadyExists("layer type \"", type.name, "\": is built in, want another name");
   }
   for (const LayerType* other : known) {
     if (other->name != type.name) continue;
-    return absl::AlreadyExistsError(
-        absl::StrCat("layer type \"", type.name, "\": another plug-in has it"));
+    return AlreadyExists("layer type \"", type.name, "\": another plug-in has it");
   }
   constexpr int kPluginParam = ulf::LayerParameter::kPluginParamFieldNumber;
   if ((type.param_field != 0 && type.param_field != kPluginParam) || type.other_param_field != 0) {
-    return absl::InvalidArgumentError(absl::StrCat("layer type \"", type.name, "\": param_field ",
-                                                   type.param_field, ", want 0 or ", kPluginParam,
-                                                   " (plugin_param)"));
+    return InvalidArgument("layer type \"", type.name, "\": param_field ", type.param_field,
+                           ", want 0 or ", kPluginParam, " (plugin_param)");
   }
   return absl::OkStatus();
 }
 
 absl::Status CheckTable(const LayerPluginTable* table) {
   if (table == nullptr || table->magic != LayerPluginTable::kMagic) {
-    return absl::InvalidArgumentError("its table is none of ours");
+    return InvalidArgument("its table is none of ours");
   }
   if (table->abi_version != kLayerPluginAbi) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("built for plug-in ABI ", table->abi_version, ", want ", kLayerPluginAbi));
+    return FailedPrecondition("built for plug-in ABI ", table->abi_version, ", want ",
+                              kLayerPluginAbi);
   }
   if (table->layout != LayerPluginTable::LayoutOf()) {
-    return absl::FailedPreconditionError(
+    return FailedPrecondition(
         "built with another compiler or other settings (sizes of structs differ)");
   }
   return absl::OkStatus();
@@ -74,13 +72,12 @@ absl::Status LayerPlugins::Add(const std::string& path) {
   void* library = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) {
     const char* reason = dlerror();
-    return Annotate(absl::NotFoundError(reason == nullptr ? "does not load" : reason), about);
+    return Annotate(NotFound(reason == nullptr ? "does not load" : reason), about);
   }
   using TableFn = const LayerPluginTable*();
   auto* const function = reinterpret_cast<TableFn*>(dlsym(library, kSymbol));
-  absl::Status status = function == nullptr
-                            ? absl::InvalidArgumentError(absl::StrCat("exports no ", kSymbol))
-                            : CheckTable(function());
+  absl::Status status =
+      function == nullptr ? InvalidArgument("exports no ", kSymbol) : CheckTable(function());
   if (status.ok()) status = AddTypes(*function(), types_);
   if (status.ok()) return absl::OkStatus();
   dlclose(library);  // Nothing of it is in use.

@@ -8,6 +8,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/types/span.h"
 #include "base/closest_names.h"
+#include "base/errors.h"
 #include "base/status_macros.h"
 #include "engine/layers/types/families.h"
 
@@ -29,7 +30,7 @@ std::vector<const LayerType*> SortedTypes() {
 }
 
 absl::Status UnknownType(absl::string_view type) {
-  if (type.empty()) return absl::InvalidArgumentError("the layer has no type");
+  if (type.empty()) return InvalidArgument("the layer has no type");
   const LayerType* nearest = nullptr;
   size_t best = 0;
   for (const LayerType* candidate : AllLayerTypes()) {
@@ -39,8 +40,8 @@ absl::Status UnknownType(absl::string_view type) {
       best = distance;
     }
   }
-  return absl::InvalidArgumentError(absl::StrCat(
-      "unknown layer type \"", type, "\" (the nearest known one is ", nearest->name, ")"));
+  return InvalidArgument("unknown layer type \"", type, "\" (the nearest known one is ",
+                         nearest->name, ")");
 }
 
 // "2 bottoms, want 1", "0 weights, want 1 to 2", "0 tops, want at least 1".
@@ -52,8 +53,7 @@ absl::Status WantCount(int found, absl::string_view noun, const Arity& arity) {
   } else if (arity.max > arity.min) {
     absl::StrAppend(&wanted, " to ", arity.max);
   }
-  return absl::InvalidArgumentError(
-      absl::StrCat(found, " ", noun, found == 1 ? "" : "s", ", want ", wanted));
+  return InvalidArgument(found, " ", noun, found == 1 ? "" : "s", ", want ", wanted);
 }
 
 // A *_param message that the type does not read is of no consequence: exporters leave them there.
@@ -86,7 +86,7 @@ absl::StatusOr<const LayerType*> FindLayerType(absl::string_view type, Notices& 
   // Spellings of the layer guide's examples.
   constexpr Alias kAliases[] = {{"rehshape_layer", "reshape_layer"}, {"reduce_layer", "sum_layer"}};
   if (type == "multiply_concat_sum_layer") {
-    return absl::InvalidArgumentError(
+    return InvalidArgument(
         "multiply_concat_sum_layer is not supported: the published format names it without a "
         "definition");
   }

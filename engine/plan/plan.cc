@@ -5,8 +5,8 @@
 #include <numeric>
 #include <utility>
 
+#include "base/errors.h"
 #include "base/status_macros.h"
-#include "base/text.h"
 #include "engine/graph/rows_first.h"
 
 namespace ulfd::engine {
@@ -90,9 +90,7 @@ absl::StatusOr<std::unique_ptr<const Plan>> MakePlan(Graph graph, GraphSpecs bes
     Step step{.node = node};
     std::vector<TensorSpec> inputs;
     for (ValueId id : node->inputs) inputs.push_back(strict[id]);
-    absl::StatusOr<std::unique_ptr<Kernel>> kernel = node->layer->Prepare(inputs);
-    if (!kernel.ok()) return Annotate(kernel.status(), node->Label());
-    step.kernel = *std::move(kernel);
+    ASSIGN_OR_RETURN(step.kernel, Annotate(node->layer->Prepare(inputs), node->Label()));
     // What the optimiser computed has been laid out: one copy is enough.
     if (auto light = node->layer->WithoutWeights(); light != nullptr) node->layer = light;
     step.view = step.kernel->IsView();

@@ -8,6 +8,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "base/errors.h"
 #include "base/status_macros.h"
 #include "engine/graph/graph.h"
 #include "engine/plan/plan.h"
@@ -56,21 +57,20 @@ absl::Status Ask(const std::string& name, Precision precision,
     if (name.empty() || node.name != name) continue;
     found = true;
     if (asked[node.file_index].has_value()) {
-      return absl::InvalidArgumentError(absl::StrCat(kNames, "\"", name, "\" twice"));
+      return InvalidArgument(kNames, "\"", name, "\" twice");
     }
     if (std::find(double_layers.begin(), double_layers.end(), name) != double_layers.end()) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          kNames, node.Label(), ", which double_layers has computed in double; want one of them"));
+      return InvalidArgument(kNames, node.Label(),
+                             ", which double_layers has computed in double; want one of them");
     }
     if (!have_products[node.file_index]) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          kNames, node.Label(), ", a type without products with weights; these are: ", kTypes));
+      return InvalidArgument(kNames, node.Label(),
+                             ", a type without products with weights; these are: ", kTypes);
     }
     asked[node.file_index] = precision;
   }
   if (found) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat(kNames, "\"", name, "\", which is no layer of the graph"));
+  return InvalidArgument(kNames, "\"", name, "\", which is no layer of the graph");
 }
 
 // What is asked for, as far as this machine has it.
@@ -104,8 +104,7 @@ absl::StatusOr<Precision> ParsePrecision(absl::string_view name) {
        {Precision::kFp32, Precision::kAuto, Precision::kBf16, Precision::kInt8}) {
     if (absl::EqualsIgnoreCase(name, Name(precision))) return precision;
   }
-  return absl::InvalidArgumentError(
-      absl::StrCat("precision \"", name, "\", want auto, bf16, fp32 or int8"));
+  return InvalidArgument("precision \"", name, "\", want auto, bf16, fp32 or int8");
 }
 
 absl::Status ChoosePrecisions(const PrecisionChoice& choice,

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/errors.h"
 #include "base/load_scope.h"
 #include "base/status_macros.h"
 
@@ -67,8 +68,8 @@ bool IsWideAndEmpty(const Shape& shape) {
 
 absl::Status ProveStep(const Plan& plan, const Step& step) {
   const auto fail = [&](ValueId id, const auto&... why) {
-    return absl::FailedPreconditionError(
-        absl::StrCat(step.node->Label(), ": \"", plan.graph.values[id].name, "\" ", why...));
+    return FailedPrecondition(step.node->Label(), ": \"", plan.graph.values[id].name, "\" ",
+                              why...);
   };
   Level joined = Level::kConstant;
   for (ValueId id : step.node->inputs) {
@@ -495,9 +496,8 @@ absl::Status ProveRows(const Plan& plan, const ModelInfo& info) {
   for (const InputInfo& input : info.inputs) {
     const TensorSpec& spec = plan.specs[input.value];
     if (!input.used || input.free_length || RowsLead(spec.shape, spec.level)) continue;
-    return absl::FailedPreconditionError(
-        absl::StrCat("input \"", input.name, "\": ", Name(spec.level), " level, shape ",
-                     spec.shape.ToString(), " are not known well enough"));
+    return FailedPrecondition("input \"", input.name, "\": ", Name(spec.level), " level, shape ",
+                              spec.shape.ToString(), " are not known well enough");
   }
   for (const Step& step : plan.steps) RETURN_IF_ERROR(ProveStep(plan, step));
   return absl::OkStatus();

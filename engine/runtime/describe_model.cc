@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "base/errors.h"
 #include "base/hash_map.h"
 #include "base/load_scope.h"
 #include "base/status_macros.h"
@@ -85,9 +86,9 @@ absl::Status DescribeIntegers(const pb::ModelManifest& manifest, ModelInfo& info
         std::find_if(info.inputs.begin(), info.inputs.end(),
                      [&](const InputInfo& known) { return known.name == config.name(); });
     if (input->dtype != DType::kFloat32) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "manifest: inputs \"", config.name(), "\": integers_below is ", config.integers_below(),
-          ", but the input is ", Name(input->dtype), ", want float32"));
+      return InvalidArgument("manifest: inputs \"", config.name(), "\": integers_below is ",
+                             config.integers_below(), ", but the input is ", Name(input->dtype),
+                             ", want float32");
     }
     input->integers_below = config.integers_below();
   }
@@ -116,18 +117,15 @@ absl::Status DescribeFeatures(const pb::ModelManifest& manifest, ModelInfo& info
     const std::string what =
         absl::StrCat("manifest: features \"", feature.name, "\": matrix ", Quote(feature.matrix));
     if (Printable(feature.matrix, kMaxMatrixBytes) != feature.matrix) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(what, ", want up to ", kMaxMatrixBytes, " printable characters"));
+      return InvalidArgument(what, ", want up to ", kMaxMatrixBytes, " printable characters");
     }
     const bool is_other = feature.matrix != feature.name && features.contains(feature.matrix);
     if (!is_other && taken.insert(feature.matrix).second) continue;
-    return absl::InvalidArgumentError(
-        absl::StrCat(what, " is the name of an input, or of another feature or its matrix"));
+    return InvalidArgument(what, " is the name of an input, or of another feature or its matrix");
   }
   if (!configs.empty()) {
-    return absl::InvalidArgumentError(absl::StrCat("manifest: features names \"",
-                                                   configs.begin()->first,
-                                                   "\", which is no sparse feature of the graph"));
+    return InvalidArgument("manifest: features names \"", configs.begin()->first,
+                           "\", which is no sparse feature of the graph");
   }
   for (FeatureInfo& feature : info.features) {
     if (feature.matrix.empty() && taken.insert(feature.name).second) feature.matrix = feature.name;

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <optional>
 
-#include "absl/strings/str_cat.h"
+#include "base/errors.h"
 #include "base/status_macros.h"
 #include "engine/runtime/general_run.h"
 #include "engine/runtime/row_run.h"
@@ -145,9 +145,9 @@ absl::Status CheckFinite(const Executable& executable, const RunOptions& options
   const float* const stop = output.f32() + end * row;
   const float* const first = std::find_if(values, stop, [](float v) { return !std::isfinite(v); });
   if (first == stop) return absl::OkStatus();
-  return absl::FailedPreconditionError(absl::StrCat(
-      "output \"", executable.info->outputs[o].name, "\": row ", begin + (first - values) / row,
-      " has ", *first, ", and the manifest's non_finite is REFUSE"));
+  return FailedPrecondition("output \"", executable.info->outputs[o].name, "\": row ",
+                            begin + (first - values) / row, " has ", *first,
+                            ", and the manifest's non_finite is REFUSE");
 }
 
 absl::Status CheckAllFinite(const Executable& executable, const RunOptions& options,
@@ -167,13 +167,13 @@ absl::Status Execute(const Executable& executable, const RunOptions& options, Wo
   ResetStats(*executable.info, options, ws, result.stats);
   const bool several = part.request.users() > 1;
   if (several && options.keep_all) {
-    return absl::InvalidArgumentError("keep_all takes a request of one user");
+    return InvalidArgument("keep_all takes a request of one user");
   }
   const Choice choice = Choose(executable, options, part.request);
   if (choice.schedule != nullptr) {
     RETURN_IF_ERROR(RunRows(options, choice, part, ws, result));
   } else if (several) {
-    return absl::UnimplementedError("no plan computes several users of these shapes together");
+    return Unimplemented("no plan computes several users of these shapes together");
   } else {
     RETURN_IF_ERROR(RunUnplanned(executable, options, part, ws, result));
   }

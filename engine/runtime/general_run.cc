@@ -5,7 +5,7 @@
 #include <cstring>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
+#include "base/errors.h"
 #include "base/status_macros.h"
 #include "engine/runtime/run_memory.h"
 #include "engine/runtime/step_run.h"
@@ -117,9 +117,8 @@ class GeneralRun {
       for (ValueId id : step.node->outputs) {
         tensors.out.push_back(binding.values[id]);
         if (!specs[id].shape.IsConcrete()) {
-          return absl::InternalError(absl::StrCat(step.node->Label(), ": shape of \"",
-                                                  graph_.values[id].name, "\" is ",
-                                                  specs[id].shape.ToString()));
+          return Internal(step.node->Label(), ": shape of \"", graph_.values[id].name, "\" is ",
+                          specs[id].shape.ToString());
         }
       }
       binding.scratch_bytes = std::max(binding.scratch_bytes,
@@ -137,9 +136,9 @@ class GeneralRun {
       const int64_t bytes =
           SaturatingMultiply(Volume(tensor.dims), static_cast<int64_t>(SizeOf(tensor.dtype)));
       if (bytes <= limit || graph_.values[id].kind == Value::Kind::kConstant) continue;
-      return absl::ResourceExhaustedError(absl::StrCat(
-          "tensor \"", graph_.values[id].name, "\" of ", ToString(tensor.dims), ": ", bytes,
-          " bytes, want at most ", limit, " (limits.max_request_memory_bytes)"));
+      return ResourceExhausted("tensor \"", graph_.values[id].name, "\" of ", ToString(tensor.dims),
+                               ": ", bytes, " bytes, want at most ", limit,
+                               " (limits.max_request_memory_bytes)");
     }
     return absl::OkStatus();
   }

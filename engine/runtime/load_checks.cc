@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <set>
 
-#include "absl/strings/str_cat.h"
+#include "base/errors.h"
 
 namespace ulfd::engine {
 
@@ -59,10 +59,10 @@ absl::Status CheckStatedLevels(const Graph& graph, absl::Span<const InputStateme
     other[statement.input].level = user ? Level::kAd : Level::kUser;
     other[statement.input].shape[0] = user ? Dim::Ads() : Dim::Users();
     if (!InferWithNumbers(graph, other).ok()) continue;
-    return absl::InvalidArgumentError(
-        absl::StrCat("manifest: inputs \"", graph.values[statement.input].name, "\" has level ",
-                     ManifestName(statement.level),
-                     ", which the graph contradicts; with 1 user and 7 ads: ", status.message()));
+    return InvalidArgument(
+        "manifest: inputs \"", graph.values[statement.input].name, "\" has level ",
+        ManifestName(statement.level),
+        ", which the graph contradicts; with 1 user and 7 ads: ", status.message());
   }
   return absl::OkStatus();
 }
@@ -88,17 +88,17 @@ ModelMemory MemoryOf(const Executable& executable) {
 
 absl::Status CheckMemory(const ModelMemory& memory, int64_t limit) {
   if (limit < 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("manifest: memory_limit_bytes is ", limit, ", want 0 (no limit) or more"));
+    return InvalidArgument("manifest: memory_limit_bytes is ", limit,
+                           ", want 0 (no limit) or more");
   }
   const int64_t sum = SaturatingAdd(memory.held(), memory.workspace);
   if (limit == 0 || sum <= limit) return absl::OkStatus();
-  return absl::FailedPreconditionError(absl::StrCat(
+  return FailedPrecondition(
       "manifest: memory_limit_bytes is ", limit, ", and the model takes ", sum, ": weights ",
       memory.weights, " + tables ", memory.tables, " + copies laid out for speed ", memory.kernels,
       " + constants that the optimiser computed ", memory.computed, " + user_cache_bytes ",
       memory.cache, " + ad_cache_bytes ", memory.ad_cache,
-      " + a worker's memory for one user and a tile of ads ", memory.workspace));
+      " + a worker's memory for one user and a tile of ads ", memory.workspace);
 }
 
 }  // namespace ulfd::engine

@@ -10,6 +10,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/errors.h"
 #include "base/hash_map.h"
 #include "base/load_scope.h"
 #include "base/status_macros.h"
@@ -369,8 +370,8 @@ absl::Status Model::FindRows(absl::Span<const NamedTensor> inputs, int64_t max_b
     bytes += static_cast<int64_t>(of_table.reserve_bytes());
   }
   if (max_bytes > 0 && bytes > max_bytes) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("the rows of its ids have ", bytes, " bytes, want at most ", max_bytes));
+    return ResourceExhausted("the rows of its ids have ", bytes, " bytes, want at most ",
+                             max_bytes);
   }
   for (size_t t = 0; t < tables.size(); ++t) {
     if (rows.tables[t].size() == 0) continue;
@@ -399,11 +400,10 @@ absl::Status Model::CheckRows(const FetchedRows& rows) const {
     if (table.missing_keys() != MissingKeys::kError) continue;
     const int64_t late = rows.tables[t].CountLate();
     if (late == 0) continue;
-    return WithPrefix(
-        info(), absl::UnavailableError(absl::StrCat("the rows of ", late,
-                                                    " ids did not come in time from the store "
-                                                    "of table \"",
-                                                    table.name(), "\", which must have them all")));
+    return WithPrefix(info(), Unavailable("the rows of ", late,
+                                          " ids did not come in time from the store "
+                                          "of table \"",
+                                          table.name(), "\", which must have them all"));
   }
   return absl::OkStatus();
 }
@@ -440,21 +440,19 @@ absl::Status Model::SetInputs(absl::Span<const NamedTensor> inputs, Workspace& w
     if (index >= static_cast<int>(known.size()) || known[index].name != input.name) {
       index = FindInput(input.name);
       if (index < 0) {
-        return absl::InvalidArgumentError(
-            absl::StrCat("input \"", input.name, "\" is not an input of the graph"));
+        return InvalidArgument("input \"", input.name, "\" is not an input of the graph");
       }
       order[i] = index;
     }
     if (request.given[index] != nullptr) {
-      return absl::InvalidArgumentError(absl::StrCat("input \"", input.name, "\" is given twice"));
+      return InvalidArgument("input \"", input.name, "\" is given twice");
     }
     if (const absl::Status possible = CheckDims(input.tensor.dims); !possible.ok()) {
-      return Annotate(possible, absl::StrCat("input \"", input.name, "\""));
+      return Annotate(possible, "input \"", input.name, "\"");
     }
     if (input.tensor.dtype != known[index].dtype) {
-      return absl::InvalidArgumentError(absl::StrCat("input \"", input.name, "\" is ",
-                                                     Name(input.tensor.dtype), ", want ",
-                                                     Name(known[index].dtype)));
+      return InvalidArgument("input \"", input.name, "\" is ", Name(input.tensor.dtype), ", want ",
+                             Name(known[index].dtype));
     }
     request.given[index] = &input.tensor;
   }
@@ -501,8 +499,8 @@ absl::Status Model::RunAds(const SharedUserPart& part, const RunOptions& options
                            int64_t end, Workspace& workspace, absl::Span<const Tensor> outputs,
                            RunStats& stats) const {
   if (begin < 0 || begin > end || end > part.ads()) {
-    return WithPrefix(info(), absl::InvalidArgumentError(absl::StrCat(
-                                  "ads [", begin, ", ", end, ") of a request of ", part.ads())));
+    return WithPrefix(info(),
+                      InvalidArgument("ads [", begin, ", ", end, ") of a request of ", part.ads()));
   }
   if (begin == end) return absl::OkStatus();
   const FlushDenormals flush;

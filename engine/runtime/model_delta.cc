@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/errors.h"
 #include "base/file.h"
 #include "base/load_scope.h"
 #include "base/status_macros.h"
@@ -67,9 +68,8 @@ absl::Status CheckSize(const std::string& path) {
   ASSIGN_OR_RETURN(const InputFile file, InputFile::Open(path));
   const LoadScope* const load = LoadScope::Current();
   if (load == nullptr || file.size() <= load->limits().max_memory_bytes) return absl::OkStatus();
-  return absl::ResourceExhaustedError(
-      absl::StrCat(path, ": ", file.size(), " bytes, the load may hold ",
-                   load->limits().max_memory_bytes, " at a time (load.max_memory_bytes)"));
+  return ResourceExhausted(path, ": ", file.size(), " bytes, the load may hold ",
+                           load->limits().max_memory_bytes, " at a time (load.max_memory_bytes)");
 }
 
 // A model with some deltas on top, unfinished.
@@ -113,12 +113,11 @@ absl::Status DeltaDraft::CheckOrder(const DeltaSource& source,
                                     system_clock::time_point event_time) const {
   if (source.epoch > epoch_ && event_time >= event_time_) return absl::OkStatus();
   if (source.epoch > epoch_) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("event_time is before that of epoch ", epoch_));
+    return FailedPrecondition("event_time is before that of epoch ", epoch_);
   }
-  return absl::FailedPreconditionError(
-      absl::StrCat("epoch ", epoch_, " is applied already, ",
-                   source.epoch == epoch_ ? "and does not change" : "this one comes too late"));
+  return FailedPrecondition(
+      "epoch ", epoch_, " is applied already, ",
+      source.epoch == epoch_ ? "and does not change" : "this one comes too late");
 }
 
 absl::Status DeltaDraft::CheckDrops(size_t table, const std::vector<int64_t>& drop) const {
@@ -127,12 +126,11 @@ absl::Status DeltaDraft::CheckDrops(size_t table, const std::vector<int64_t>& dr
   ASSIGN_OR_RETURN(const std::optional<int64_t> missing, FindMissing(base, overlay, drop));
   RETURN_IF_ERROR(base.Check());  // No fault of the delta's.
   if (missing.has_value()) {
-    return absl::InvalidArgumentError(absl::StrCat("id ", *missing, " has no row to drop"));
+    return InvalidArgument("id ", *missing, " has no row to drop");
   }
   if (base.missing_keys() == MissingKeys::kDefaultRow &&
       std::find(drop.begin(), drop.end(), base.default_id()) != drop.end()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("id ", base.default_id(), " is the default id, whose row must stay"));
+    return InvalidArgument("id ", base.default_id(), " is the default id, whose row must stay");
   }
   return absl::OkStatus();
 }
@@ -143,7 +141,7 @@ absl::StatusOr<TableChange> DeltaDraft::Read(const std::string& directory,
   const auto found = std::find_if(tables.begin(), tables.end(), [&](const auto& table) {
     return table->name() == config.name();
   });
-  if (found == tables.end()) return absl::InvalidArgumentError("the model has no such table");
+  if (found == tables.end()) return InvalidArgument("the model has no such table");
   TableChange change{.table = static_cast<size_t>(found - tables.begin())};
   std::shared_ptr<const TableRows> put;
   if (!config.put().empty()) {
@@ -152,8 +150,7 @@ absl::StatusOr<TableChange> DeltaDraft::Read(const std::string& directory,
     ASSIGN_OR_RETURN(const InputFile file, InputFile::Open(path));
     ASSIGN_OR_RETURN(put, OpenTableFile(file));
     if (put->dim != (*found)->dim()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(path, ": rows of ", put->dim, " values, want ", (*found)->dim()));
+      return InvalidArgument(path, ": rows of ", put->dim, " values, want ", (*found)->dim());
     }
   }
   std::vector<int64_t> drop;
@@ -188,8 +185,8 @@ absl::Status DeltaDraft::Apply(const DeltaSource& source, const std::set<std::st
   const system_clock::time_point event_time = TimeOf(manifest.event_time());
   RETURN_IF_ERROR(Annotate(CheckOrder(source, event_time), file));
   if (manifest.base_epoch() != epoch_) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        file, ": follows epoch ", manifest.base_epoch(), ", and ", epoch_, " is the last one"));
+    return FailedPrecondition(file, ": follows epoch ", manifest.base_epoch(), ", and ", epoch_,
+                              " is the last one");
   }
   ContentHasher hasher;
   hasher.Add(content_hash_);
@@ -199,9 +196,8 @@ absl::Status DeltaDraft::Apply(const DeltaSource& source, const std::set<std::st
     if (only != nullptr && !only->contains(table.name())) continue;
     absl::StatusOr<TableChange> change = Read(directory, table);
     if (!change.ok()) {
-      return WithLoadReason(
-          Annotate(change.status(), absl::StrCat(file, ": table \"", table.name(), "\"")),
-          LoadReason::kTable);
+      return WithLoadReason(Annotate(change.status(), file, ": table \"", table.name(), "\""),
+                            LoadReason::kTable);
     }
     for (const std::string* name : {&table.put(), &table.drop()}) {
       if (!name->empty()) RETURN_IF_ERROR(hasher.AddFile(absl::StrCat(directory, "/", *name)));

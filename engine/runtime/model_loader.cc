@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "base/errors.h"
 #include "base/hash_map.h"
 #include "base/load_scope.h"
 #include "base/status_macros.h"
@@ -43,8 +44,7 @@ absl::Status CheckSums(const ModelDirectory& directory) {
                      PathWithin(directory.path, directory.path, sum.path(), "manifest: sums.path"));
     ASSIGN_OR_RETURN(const std::string found, Sha256OfFile(path));
     if (found != sum.sha256()) {
-      return absl::DataLossError(
-          absl::StrCat(path, ": sha256 is ", found, ", the manifest says ", sum.sha256()));
+      return DataLoss(path, ": sha256 is ", found, ", the manifest says ", sum.sha256());
     }
   }
   return absl::OkStatus();
@@ -64,14 +64,14 @@ absl::StatusOr<std::vector<InputStatement>> Statements(const pb::ModelManifest& 
     const auto input = inputs.find(config.name());
     InputStatement statement{.input = input == inputs.end() ? kNoValue : input->second};
     if (statement.input == kNoValue) {
-      return absl::InvalidArgumentError(absl::StrCat("manifest: inputs names \"", config.name(),
-                                                     "\", which is no input of the graph"));
+      return InvalidArgument("manifest: inputs names \"", config.name(),
+                             "\", which is no input of the graph");
     }
     const auto reader = embedded.find(statement.input);
     if (reader != embedded.end()) {
-      return absl::InvalidArgumentError(absl::StrCat("manifest: inputs names \"", config.name(),
-                                                     "\", whose level embedding_param.level of ",
-                                                     reader->second->Label(), " states"));
+      return InvalidArgument("manifest: inputs names \"", config.name(),
+                             "\", whose level embedding_param.level of ", reader->second->Label(),
+                             " states");
     }
     if (config.level() == pb::INPUT_LEVEL_USER) statement.level = Level::kUser;
     if (config.level() == pb::INPUT_LEVEL_AD) statement.level = Level::kAd;
@@ -98,8 +98,8 @@ absl::Status CheckTableNames(const pb::ModelManifest& manifest, const ModelInfo&
   for (const TableInfo& table : info.tables) known.insert(table.name);
   for (const pb::TableConfig& config : manifest.tables()) {
     if (!known.contains(config.name())) {
-      return absl::InvalidArgumentError(absl::StrCat("manifest: tables names \"", config.name(),
-                                                     "\", which no embedding layer reads"));
+      return InvalidArgument("manifest: tables names \"", config.name(),
+                             "\", which no embedding layer reads");
     }
   }
   return absl::OkStatus();
@@ -118,9 +118,8 @@ absl::Status KernelsFromHwio(const ulf::NetParameter& net,
     const auto type = FindLayerType(param.type(), ignored, more_types);
     if (!type.ok() || !(*type)->kernel_weight) continue;  // BuildGraph says what is unknown.
     kernels.emplace_back();
-    absl::StatusOr<Weight> kernel = KernelFromHwio(weights[i][0], kernels.back());
-    RETURN_IF_ERROR(Annotate(kernel.status(), LayerLabel(i, param.name(), param.type())));
-    weights[i][0] = *std::move(kernel);
+    ASSIGN_OR_RETURN(weights[i][0], Annotate(KernelFromHwio(weights[i][0], kernels.back()),
+                                             LayerLabel(i, param.name(), param.type())));
   }
   return absl::OkStatus();
 }
@@ -405,7 +404,7 @@ absl::StatusOr<std::unique_ptr<LoadedModel>> LoadModel(const LoadOptions& option
 
   RETURN_IF_ERROR(TakeTables(resources, directory.manifest, *model));
   if (directory.manifest.exact() && options.precision.has_value() && options.precision->asks()) {
-    return absl::InvalidArgumentError("the manifest says exact, so precision cannot be chosen");
+    return InvalidArgument("the manifest says exact, so precision cannot be chosen");
   }
   std::unique_ptr<PlanRecipe> recipe = MakeRecipe(
       options, directory.manifest, std::move(statements), std::move(graph), info.weight_bytes);

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/errors.h"
 #include "base/hash_map.h"
 #include "base/load_scope.h"
 #include "base/status_macros.h"
@@ -63,8 +64,8 @@ absl::Status AddStatements(absl::Span<const InputShape> shapes, const Graph& gra
   for (const InputShape& shape : shapes) {
     const auto input = inputs.find(shape.name);
     if (input == inputs.end()) {
-      return absl::InvalidArgumentError(absl::StrCat("a shape is stated of \"", shape.name,
-                                                     "\", which is no input of the graph"));
+      return InvalidArgument("a shape is stated of \"", shape.name,
+                             "\", which is no input of the graph");
     }
     statements.push_back(
         {.input = input->second, .level = shape.level, .row_shape = shape.row_shape});

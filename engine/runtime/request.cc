@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "absl/strings/str_cat.h"
+#include "base/errors.h"
 #include "base/status_macros.h"
 
 namespace ulfd::engine {
@@ -52,8 +52,7 @@ class Filler {
   const std::string& name(int input) const { return info_.inputs[input].name; }
 
   absl::Status Missing(size_t input) const {
-    return absl::InvalidArgumentError(
-        absl::StrCat("input \"", info_.inputs[input].name, "\" is missing"));
+    return InvalidArgument("input \"", info_.inputs[input].name, "\" is missing");
   }
 
   // A number per row is a column of them where that is stated: plans are of stated shapes.
@@ -69,9 +68,8 @@ class Filler {
     const auto limit = static_cast<float>(input.integers_below);
     for (size_t i = 0; i < values.size(); ++i) {
       if (std::fabs(values[i]) < limit && values[i] == std::trunc(values[i])) continue;
-      return absl::InvalidArgumentError(
-          absl::StrCat("input \"", input.name, "\": element ", i, " is ", values[i],
-                       ", want a whole number of a magnitude below ", input.integers_below));
+      return InvalidArgument("input \"", input.name, "\": element ", i, " is ", values[i],
+                             ", want a whole number of a magnitude below ", input.integers_below);
     }
     return absl::OkStatus();
   }
@@ -83,8 +81,7 @@ class Filler {
     for (size_t u = 0; u < ads_per_user.size(); ++u) {
       const int64_t ads = ads_per_user[u];
       if (ads < 0 || ads > INT32_MAX) {
-        return absl::InvalidArgumentError(
-            absl::StrCat("ads_per_user[", u, "] is ", ads, ", want 0 to ", INT32_MAX));
+        return InvalidArgument("ads_per_user[", u, "] is ", ads, ", want 0 to ", INT32_MAX);
       }
       request_.user_begin.push_back(request_.user_begin.back() + ads);
     }
@@ -118,9 +115,9 @@ class Filler {
     void* values_data = nullptr;
     if (const Tensor* values = request_.given[feature.values]; values != nullptr) {
       if (values->elements() != count) {
-        return absl::InvalidArgumentError(
-            absl::StrCat("input \"", name(feature.values), "\": ", values->elements(),
-                         " values, want ", count, ", one per id of \"", name(feature.ids), "\""));
+        return InvalidArgument("input \"", name(feature.values), "\": ", values->elements(),
+                               " values, want ", count, ", one per id of \"", name(feature.ids),
+                               "\"");
       }
       // An empty array has no address of its own, and nothing to read either.
       if (count > 0) values_data = values->data;
@@ -132,9 +129,8 @@ class Filler {
 
   absl::Status CheckIdsOfRow(const FeatureInfo& feature, int64_t row, int64_t ids) const {
     if (feature.max_ids_per_row == 0 || ids <= feature.max_ids_per_row) return absl::OkStatus();
-    return absl::InvalidArgumentError(absl::StrCat("feature \"", feature.name, "\": row ", row,
-                                                   " has ", ids, " ids, want up to ",
-                                                   feature.max_ids_per_row));
+    return InvalidArgument("feature \"", feature.name, "\": row ", row, " has ", ids,
+                           " ids, want up to ", feature.max_ids_per_row);
   }
 
   absl::Status MakeSegments(const FeatureInfo& feature, int64_t count) {
@@ -150,9 +146,9 @@ class Filler {
       return absl::OkStatus();
     }
     if (count != request_.users()) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "input \"", name(feature.segments), "\" is missing, and \"", name(feature.ids), "\" has ",
-          count, " ids, not one for each of ", request_.users(), " users"));
+      return InvalidArgument("input \"", name(feature.segments), "\" is missing, and \"",
+                             name(feature.ids), "\" has ", count, " ids, not one for each of ",
+                             request_.users(), " users");
     }
     SetVector(DType::kInt32, count, request_.ones.data(), segments);
     return absl::OkStatus();
@@ -172,14 +168,12 @@ class Filler {
     if (least < 0) {
       const int64_t row =
           std::find_if(counts, counts + rows, [](int32_t n) { return n < 0; }) - counts;
-      return absl::InvalidArgumentError(absl::StrCat("input \"", name(feature.segments), "\": row ",
-                                                     row, " has ", counts[row],
-                                                     " ids, want 0 or more"));
+      return InvalidArgument("input \"", name(feature.segments), "\": row ", row, " has ",
+                             counts[row], " ids, want 0 or more");
     }
     if (sum != count) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("input \"", name(feature.segments), "\": rows add up to ", sum,
-                       " ids, want ", count, ", the length of \"", name(feature.ids), "\""));
+      return InvalidArgument("input \"", name(feature.segments), "\": rows add up to ", sum,
+                             " ids, want ", count, ", the length of \"", name(feature.ids), "\"");
     }
     RETURN_IF_ERROR(CheckIdsOfRow(feature, std::find(counts, counts + rows, most) - counts, most));
     SetVector(DType::kInt32, rows, given.data, request_.inputs[feature.segments]);

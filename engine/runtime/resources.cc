@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/errors.h"
 #include "base/status_macros.h"
 #include "base/text.h"
 #include "engine/directory/load_reason.h"
@@ -79,10 +80,10 @@ absl::StatusOr<std::shared_ptr<const EmbeddingTable>> FileResources::Open(const 
   absl::StatusOr<std::unique_ptr<const EmbeddingTable>> table;
   if (config != nullptr && config->has_store()) {
     ASSIGN_OR_RETURN(const std::string directory, StoreDirectory(root_, graph_directory_, *config));
-    auto tier = OpenRowTier(config->store(), directory, redis_);
-    RETURN_IF_ERROR(Annotate(tier.status(), absl::StrCat("table \"", name, "\"")));
-    table = EmbeddingTable::MakeTiered(name, *std::move(tier), options);
-    RETURN_IF_ERROR(Annotate(table.status(), absl::StrCat("table \"", name, "\"")));
+    ASSIGN_OR_RETURN(auto tier, Annotate(OpenRowTier(config->store(), directory, redis_),
+                                         "table \"", name, "\""));
+    ASSIGN_OR_RETURN(table, Annotate(EmbeddingTable::MakeTiered(name, std::move(tier), options),
+                                     "table \"", name, "\""));
   } else {
     ASSIGN_OR_RETURN(const std::string full,
                      PathWithin(root_, graph_directory_, name, "table_name"));

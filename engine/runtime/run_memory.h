@@ -8,6 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "base/errors.h"
 #include "engine/runtime/workspace.h"
 
 namespace ulfd::engine {
@@ -29,7 +30,7 @@ class LargestTensor {
     if (name_ != nullptr) {
       absl::StrAppend(&text, "; its largest tensor is \"", *name_, "\" of ", ToString(dims_));
     }
-    return absl::ResourceExhaustedError(text);
+    return ResourceExhausted(text);
   }
 
  private:

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "absl/strings/str_cat.h"
+#include "base/errors.h"
 
 namespace ulfd::engine {
 
@@ -13,8 +13,8 @@ absl::StatusOr<double> ToleranceOf(const ulfd::model::v1::ModelManifest& manifes
   if (!manifest.has_golden_tolerance()) return kDefault;
   const double tolerance = manifest.golden_tolerance();
   if (std::isfinite(tolerance) && tolerance >= 0) return tolerance;
-  return absl::InvalidArgumentError(absl::StrCat("manifest: golden_tolerance: ", tolerance,
-                                                 ", want a finite number, at least 0"));
+  return InvalidArgument("manifest: golden_tolerance: ", tolerance,
+                         ", want a finite number, at least 0");
 }
 
 bool IsNear(double found, double wanted, double tolerance) {

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "absl/hash/hash.h"
-#include "absl/strings/str_cat.h"
+#include "base/errors.h"
 #include "base/load_scope.h"
 #include "base/status_macros.h"
 #include "base/text.h"
@@ -157,8 +157,7 @@ absl::Status Compare(const ModelInfo& info, const RunResult& written, const RunR
   for (size_t o = 0; o < written.outputs.size(); ++o) {
     const Tensor &wanted = written.outputs[o], &tensor = found.outputs[o];
     const auto fail = [&](auto... why) {
-      return absl::FailedPreconditionError(
-          absl::StrCat("output \"", info.outputs[o].name, "\" ", why...));
+      return FailedPrecondition("output \"", info.outputs[o].name, "\" ", why...);
     };
     if (tensor.dims != wanted.dims) {
       return fail("has shape ", ToString(tensor.dims), ", as written ", ToString(wanted.dims));
@@ -192,14 +191,14 @@ absl::Status CheckOn(const ShownRequest& shown, const Executable& model, const E
   GiveInputs(shown, *model.info, as_written.user.request);
   const absl::Status ran = ExecuteGenerally(model, bounded, as_written, wanted);
   if (absl::IsResourceExhausted(ran)) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("the request that showed it takes more than ", kMostRunBytes, " bytes"));
+    return ResourceExhausted("the request that showed it takes more than ", kMostRunBytes,
+                             " bytes");
   }
   RETURN_IF_ERROR(ran);
   GiveInputs(shown, *model.info, workspace.user.request);
   RETURN_IF_ERROR(Execute(plans, bounded, workspace, result));
   if (result.stats.unproved) {
-    return absl::FailedPreconditionError("the plan does not take the request that showed it");
+    return FailedPrecondition("the plan does not take the request that showed it");
   }
   return Compare(*model.info, wanted, result, tolerance);
 }
@@ -356,13 +355,12 @@ absl::StatusOr<std::unique_ptr<const ShapePlan>> ShapePlans::MakeFor(std::vector
   PlanReport report;
   RETURN_IF_ERROR(MakePlans(in_fp32, statements, specs, executable, report));
   if (executable.schedule == nullptr) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("ads are not proved independent: ", report.proof_failure));
+    return FailedPrecondition("ads are not proved independent: ", report.proof_failure);
   }
   plan->bytes = MemoryOf(executable).held() + shown.bytes;
   if (plan->bytes > max_bytes) {
-    return absl::ResourceExhaustedError(absl::StrCat(
-        "the plan takes ", plan->bytes, " bytes, and there are ", max_bytes, " left for it"));
+    return ResourceExhausted("the plan takes ", plan->bytes, " bytes, and there are ", max_bytes,
+                             " left for it");
   }
   RETURN_IF_ERROR(CheckOn(shown, model, executable, run, tolerance_));
   if (recipe_->precision.asks()) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/runtime/step_run.h"
 
+#include "base/errors.h"
 #include "base/status_macros.h"
-#include "base/text.h"
 
 namespace ulfd::engine {
 

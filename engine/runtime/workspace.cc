@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
+#include "base/errors.h"
 
 namespace ulfd::engine {
 
@@ -16,8 +16,7 @@ absl::Status Arena::Reserve(int64_t bytes) {
   const int64_t size = SaturatingAdd(bytes, kPage - 1) / kPage * kPage;
   data_.reset(std::aligned_alloc(64, static_cast<size_t>(size)));
   if (data_ == nullptr) {
-    return absl::UnavailableError(
-        absl::StrCat("the system has no ", size, " bytes for the values of a run"));
+    return Unavailable("the system has no ", size, " bytes for the values of a run");
   }
   bytes_ = size;
   return absl::OkStatus();

@@ -7,6 +7,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
+#include "base/errors.h"
 #include "base/load_scope.h"
 #include "base/mutex.h"
 #include "base/status_macros.h"
@@ -61,9 +62,8 @@ class OpenTiers {
 absl::StatusOr<std::unique_ptr<const RowStore>> OpenRedis(const pb::RedisTable& table,
                                                           const RedisClusters* redis) {
   if (redis == nullptr) {
-    return absl::NotFoundError(
-        absl::StrCat("Redis cluster \"", table.cluster(),
-                     "\": is known to a daemon that has it configured, and to `ulf` by --redis"));
+    return NotFound("Redis cluster \"", table.cluster(),
+                    "\": is known to a daemon that has it configured, and to `ulf` by --redis");
   }
   ASSIGN_OR_RETURN(std::shared_ptr<RedisCluster> cluster, redis->Get(table.cluster()));
   return OpenRedis(std::move(cluster), table.table());

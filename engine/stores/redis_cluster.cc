@@ -15,6 +15,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "base/errors.h"
 #include "base/load_scope.h"
 #include "base/status_macros.h"
 #include "base/text.h"
@@ -65,14 +66,12 @@ uint16_t RedisSlotOf(absl::string_view tag) {
 
 absl::StatusOr<RedisTopology> ParseSlots(const redisReply& reply, const std::string& node) {
   const auto bad = [&node] {
-    return absl::DataLossError(
-        absl::StrCat("Redis node ", node, ": what it says of the cluster's slots is none"));
+    return DataLoss("Redis node ", node, ": what it says of the cluster's slots is none");
   };
   RedisTopology topology;
   topology.shard_of.fill(-1);
   if (reply.type == REDIS_REPLY_ERROR) {
-    return absl::UnavailableError(
-        absl::StrCat("Redis node ", node, ": ", Printable(TextOf(reply), 200)));
+    return Unavailable("Redis node ", node, ": ", Printable(TextOf(reply), 200));
   }
   if (reply.type != REDIS_REPLY_ARRAY) return bad();
   for (size_t r = 0; r < reply.elements; ++r) {
@@ -105,7 +104,7 @@ absl::StatusOr<RedisTopology> ParseSlots(const redisReply& reply, const std::str
     topology.shards.push_back(std::move(shard));
   }
   if (topology.shards.empty()) {
-    return absl::UnavailableError(absl::StrCat("Redis node ", node, ": knows of no slots"));
+    return Unavailable("Redis node ", node, ": knows of no slots");
   }
   return topology;
 }
@@ -135,13 +134,12 @@ absl::StatusOr<std::shared_ptr<RedisCluster>> RedisCluster::Create(const RedisOp
   std::shared_ptr<RedisCluster> cluster(new RedisCluster(options, std::move(security)));
   const absl::Status learned = cluster->Learn();
   if (!learned.ok()) {
-    return Annotate(learned, absl::StrCat("Redis cluster \"", options.name, "\""));
+    return Annotate(learned, "Redis cluster \"", options.name, "\"");
   }
   try {
     cluster->thread_ = std::thread([c = cluster.get()] { c->LearnLoop(); });
   } catch (const std::system_error& error) {
-    return absl::UnavailableError(
-        absl::StrCat("Redis cluster \"", options.name, "\": no thread for it: ", error.what()));
+    return Unavailable("Redis cluster \"", options.name, "\": no thread for it: ", error.what());
   }
   return cluster;
 }
@@ -183,7 +181,7 @@ absl::Status RedisCluster::Learn() {
   nodes.insert(nodes.end(), options_.nodes.begin(), options_.nodes.end());
   std::string command;
   AppendCommand({"CLUSTER", "SLOTS"}, command);
-  absl::Status status = absl::UnavailableError("no nodes");
+  absl::Status status = Unavailable("no nodes");
   for (const std::string& node : nodes) {
     const auto reply = CallNode(node, command, 1, Clock::now() + kLearnTimeout);
     if (!reply.ok()) {
@@ -331,7 +329,7 @@ absl::StatusOr<std::vector<RedisReply>> RedisCluster::CallNode(const std::string
     const auto left = std::chrono::ceil<milliseconds>(deadline - Clock::now()).count();
     pollfd poll_fd = {.fd = connection->fd(), .events = connection->events(), .revents = 0};
     if (left > 0 && (poll(&poll_fd, 1, static_cast<int>(left)) > 0 || errno == EINTR)) continue;
-    return absl::UnavailableError(absl::StrCat("Redis node ", node, ": no answer in time"));
+    return Unavailable("Redis node ", node, ": no answer in time");
   }
   Give(std::move(connection));
   return all;
@@ -347,7 +345,7 @@ absl::StatusOr<RedisReply> RedisCluster::Call(const std::vector<absl::string_vie
     if (node.empty()) {
       const auto known = topology();
       const int16_t shard = known->shard_of[slot];
-      if (shard < 0) return absl::UnavailableError(absl::StrCat("nobody has slot ", slot));
+      if (shard < 0) return Unavailable("nobody has slot ", slot);
       node = known->shards[static_cast<size_t>(shard)].nodes[0];
     }
     ASSIGN_OR_RETURN(std::vector<RedisReply> replies,
@@ -363,7 +361,7 @@ absl::StatusOr<RedisReply> RedisCluster::Call(const std::vector<absl::string_vie
       AskTopology();
     }
   }
-  return absl::UnavailableError("too many redirections");
+  return Unavailable("too many redirections");
 }
 
 }  // namespace ulfd::engine

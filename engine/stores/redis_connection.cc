@@ -15,6 +15,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "base/errors.h"
 #include "base/file.h"
 #include "base/load_scope.h"
 #include "base/status_macros.h"
@@ -66,25 +67,23 @@ absl::StatusOr<std::unique_ptr<const RedisSecurity>> RedisSecurity::Create(
     const RedisOptions& options) {
   std::unique_ptr<RedisSecurity> security(new RedisSecurity(options));
   if (!options.username.empty() && options.password_file.empty()) {
-    return absl::InvalidArgumentError("a user without a password file");
+    return InvalidArgument("a user without a password file");
   }
   if (options.certificate_file.empty() != options.key_file.empty()) {
-    return absl::InvalidArgumentError(options.key_file.empty() ? "a certificate without its key"
-                                                               : "a key without its certificate");
+    return InvalidArgument(options.key_file.empty() ? "a certificate without its key"
+                                                    : "a key without its certificate");
   }
   if (options.ca_file.empty() && !options.certificate_file.empty()) {
-    return absl::InvalidArgumentError("a certificate, but not who issued those of the nodes");
+    return InvalidArgument("a certificate, but not who issued those of the nodes");
   }
   if (options.ca_file.empty()) return security;
   security->tls_ = SSL_CTX_new(TLS_client_method());
-  if (security->tls_ == nullptr) return absl::InternalError(TlsErrors());
+  if (security->tls_ == nullptr) return Internal(TlsErrors());
   SSL_CTX* const tls = security->tls_;
   SSL_CTX_set_min_proto_version(tls, TLS1_2_VERSION);
   SSL_CTX_set_mode(tls, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
   SSL_CTX_set_verify(tls, SSL_VERIFY_PEER, nullptr);
-  const auto bad = [](const std::string& file) {
-    return absl::InvalidArgumentError(absl::StrCat(file, ": ", TlsErrors()));
-  };
+  const auto bad = [](const std::string& file) { return InvalidArgument(file, ": ", TlsErrors()); };
   if (SSL_CTX_load_verify_locations(tls, options.ca_file.c_str(), nullptr) != 1) {
     return bad(options.ca_file);
   }
@@ -121,7 +120,7 @@ absl::StatusOr<std::vector<std::string>> RedisSecurity::Greeting() const {
 }
 
 absl::Status RedisConnection::Failed(absl::string_view what) const {
-  return absl::UnavailableError(absl::StrCat("Redis node ", node_, ": ", what));
+  return Unavailable("Redis node ", node_, ": ", what);
 }
 
 absl::StatusOr<std::unique_ptr<RedisConnection>> RedisConnection::Start(

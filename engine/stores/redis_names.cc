@@ -5,7 +5,7 @@
 
 #include <cstring>
 
-#include "absl/strings/str_cat.h"
+#include "base/errors.h"
 #include "base/status_macros.h"
 
 namespace ulfd::engine {
@@ -19,7 +19,7 @@ absl::StatusOr<RedisAddress> AddressOf(const std::string& node, int flags) {
   hints.ai_flags = AI_NUMERICSERV | flags;
   addrinfo* found = nullptr;
   if (const int error = getaddrinfo(host.c_str(), port.c_str(), &hints, &found); error != 0) {
-    return absl::UnavailableError(absl::StrCat("Redis node ", node, ": ", gai_strerror(error)));
+    return Unavailable("Redis node ", node, ": ", gai_strerror(error));
   }
   RedisAddress address;
   address.size = found->ai_addrlen;
@@ -47,8 +47,7 @@ absl::StatusOr<RedisAddress> RedisNames::Find(const std::string& node) const {
   MutexLock lock(mu_);
   const auto found = found_.find(node);
   if (found != found_.end()) return found->second;
-  return absl::UnavailableError(
-      absl::StrCat("Redis node ", node, ": the address of that name is not known yet"));
+  return Unavailable("Redis node ", node, ": the address of that name is not known yet");
 }
 
 absl::Status RedisNames::Resolve(const std::string& node) {

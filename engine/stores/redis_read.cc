@@ -11,7 +11,7 @@
 #include <memory>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
+#include "base/errors.h"
 #include "base/text.h"
 
 namespace ulfd::engine {
@@ -94,9 +94,8 @@ class ClusterRead {
     topology_ = cluster_.topology();
     const RedisTopology::Shard* const shard = ShardOf(command);
     if (shard == nullptr) {
-      last_error_ =
-          absl::UnavailableError(absl::StrCat("Redis cluster \"", cluster_.name(),
-                                              "\": nobody has slot ", keys_[command.keys[0]].slot));
+      last_error_ = Unavailable("Redis cluster \"", cluster_.name(), "\": nobody has slot ",
+                                keys_[command.keys[0]].slot);
       return Delay(std::move(command));
     }
     const std::string& node = command.confirms ? shard->nodes[0] : cluster_.Choose(*shard, but);
@@ -117,9 +116,8 @@ class ClusterRead {
     std::erase_if(command.keys, [this](size_t k) { return Done(k); });
     if (command.keys.empty()) return;
     if (++command.tries > kMaxTries) {
-      last_error_ = absl::UnavailableError(
-          absl::StrCat("Redis node ", node, ": key \"", keys_[command.keys[0]].key,
-                       "\": ", kMaxTries, " tries ended elsewhere"));
+      last_error_ = Unavailable("Redis node ", node, ": key \"", keys_[command.keys[0]].key,
+                                "\": ", kMaxTries, " tries ended elsewhere");
       return Delay(std::move(command));
     }
     Link& link = links_[node];
@@ -234,9 +232,9 @@ class ClusterRead {
   void Take(const std::string& node, Command command, const redisReply& reply) {
     if (reply.type == REDIS_REPLY_ERROR) return TakeError(node, std::move(command), reply);
     if (reply.type != REDIS_REPLY_ARRAY || reply.elements != command.keys.size()) {
-      const absl::Status why = absl::DataLossError(
-          absl::StrCat("Redis node ", node, ": no answer to MGET of ", command.keys.size(),
-                       " keys, such as \"", keys_[command.keys[0]].key, "\""));
+      const absl::Status why =
+          DataLoss("Redis node ", node, ": no answer to MGET of ", command.keys.size(),
+                   " keys, such as \"", keys_[command.keys[0]].key, "\"");
       for (const size_t k : command.keys) Fail(k, why);
       return;
     }
@@ -262,9 +260,8 @@ class ClusterRead {
       std::memcpy(rows.row(keys_[k].row), value.str, value.len);
       rows.set_state(keys_[k].row, RowState::kPresent);
     } else {
-      return Fail(k, absl::DataLossError(absl::StrCat("Redis node ", node, ": key \"", keys_[k].key,
-                                                      "\" holds ", value.len,
-                                                      " bytes, want a row of ", rows.row_bytes())));
+      return Fail(k, DataLoss("Redis node ", node, ": key \"", keys_[k].key, "\" holds ", value.len,
+                              " bytes, want a row of ", rows.row_bytes()));
     }
     --left_;
   }
@@ -280,8 +277,7 @@ class ClusterRead {
     }
     const absl::string_view text = TextOf(reply), word = text.substr(0, text.find(' '));
     if (word == "TRYAGAIN" && command.keys.size() > 1) return SendAlone(node, command);
-    last_error_ =
-        absl::UnavailableError(absl::StrCat("Redis node ", node, ": ", Printable(text, 200)));
+    last_error_ = Unavailable("Redis node ", node, ": ", Printable(text, 200));
     for (const char* passing : {"TRYAGAIN", "CLUSTERDOWN", "LOADING", "MASTERDOWN"}) {
       if (word != passing) continue;
       cluster_.Avoid(node);
@@ -329,8 +325,7 @@ class ClusterRead {
       if (left_ > 0 && !link.awaited.empty()) {
         cluster_.Avoid(node);
         if (last_error_.ok()) {
-          last_error_ =
-              absl::UnavailableError(absl::StrCat("Redis node ", node, ": no answer in time"));
+          last_error_ = Unavailable("Redis node ", node, ": no answer in time");
         }
       }
       if (link.connection != nullptr) cluster_.Give(std::move(link.connection));

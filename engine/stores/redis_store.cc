@@ -7,6 +7,7 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "base/errors.h"
 #include "base/status_macros.h"
 #include "base/text.h"
 #include "engine/embedding/key_hash.h"
@@ -32,9 +33,8 @@ absl::Status CheckName(const std::string& table) {
                       return absl::ascii_isalnum(c) || c == '_' || c == '-' || c == '.' || c == ':';
                     });
   if (good) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("table ", Quote(table), ": want at most ", kMaxNameBytes,
-                   " letters, digits, \"_\", \"-\", \".\" and \":\""));
+  return InvalidArgument("table ", Quote(table), ": want at most ", kMaxNameBytes,
+                         " letters, digits, \"_\", \"-\", \".\" and \":\"");
 }
 
 std::string TableKey(const std::string& table) { return absl::StrCat("{", table, "}"); }
@@ -65,15 +65,15 @@ absl::StatusOr<std::optional<pb::StoredTable>> ReadTable(RedisCluster& cluster,
                    cluster.Call({"GET", key}, RedisSlotOf(table), Clock::now() + kPatience));
   if (reply->type == REDIS_REPLY_NIL) return std::optional<pb::StoredTable>();
   if (reply->type != REDIS_REPLY_STRING) {
-    return absl::DataLossError(absl::StrCat("key \"", key, "\": ", Printable(TextOf(*reply), 200)));
+    return DataLoss("key \"", key, "\": ", Printable(TextOf(*reply), 200));
   }
-  auto stored = ParseStoredTable(TextOf(*reply));
-  if (!stored.ok()) return Annotate(stored.status(), absl::StrCat("key \"", key, "\""));
-  if (stored->partitions() < 1 || stored->partitions() > kRedisSlots) {
-    return absl::DataLossError(absl::StrCat("key \"", key, "\": ", stored->partitions(),
-                                            " partitions, want 1 to ", kRedisSlots));
+  ASSIGN_OR_RETURN(pb::StoredTable stored,
+                   Annotate(ParseStoredTable(TextOf(*reply)), "key \"", key, "\""));
+  if (stored.partitions() < 1 || stored.partitions() > kRedisSlots) {
+    return DataLoss("key \"", key, "\": ", stored.partitions(), " partitions, want 1 to ",
+                    kRedisSlots);
   }
-  return std::optional(*std::move(stored));
+  return std::optional(std::move(stored));
 }
 
 class RedisStore final : public RowStore {
@@ -163,8 +163,7 @@ class RowWriter {
     ASSIGN_OR_RETURN(const RedisReply reply, cluster_.Call({"SET", row.key, row.value}, row.slot,
                                                            Clock::now() + kPatience));
     if (reply->type == REDIS_REPLY_STATUS) return absl::OkStatus();
-    return absl::UnavailableError(
-        absl::StrCat("key \"", row.key, "\": ", Printable(TextOf(*reply), 200)));
+    return Unavailable("key \"", row.key, "\": ", Printable(TextOf(*reply), 200));
   }
 
   RedisCluster& cluster_;
@@ -174,14 +173,12 @@ class RowWriter {
 
 absl::Status CheckSame(const pb::StoredTable& there, const pb::StoredTable& wanted) {
   if (there.partitions() != wanted.partitions()) {
-    return absl::InvalidArgumentError(absl::StrCat("is there with ", there.partitions(),
-                                                   " partitions, not ", wanted.partitions(),
-                                                   ": choose another name"));
+    return InvalidArgument("is there with ", there.partitions(), " partitions, not ",
+                           wanted.partitions(), ": choose another name");
   }
   if (there.dim() == wanted.dim() && there.format() == wanted.format()) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("is there with rows of ", there.dim(), " values, ",
-                                                 there.format(), ", not of ", wanted.dim(), ", ",
-                                                 wanted.format(), ": choose another name"));
+  return InvalidArgument("is there with rows of ", there.dim(), " values, ", there.format(),
+                         ", not of ", wanted.dim(), ", ", wanted.format(), ": choose another name");
 }
 
 // Of all rows and their partitions.  INVALID_ARGUMENT if an id has two, before one is written.
@@ -223,8 +220,7 @@ absl::Status WriteTable(RedisCluster& cluster, const RedisTableOptions& options,
       const RedisReply reply,
       cluster.Call({"SET", key, value}, RedisSlotOf(options.table), Clock::now() + kPatience));
   if (reply->type == REDIS_REPLY_STATUS) return absl::OkStatus();
-  return absl::UnavailableError(
-      absl::StrCat("key \"", key, "\": ", Printable(TextOf(*reply), 200)));
+  return Unavailable("key \"", key, "\": ", Printable(TextOf(*reply), 200));
 }
 
 std::string Where(const RedisCluster& cluster, const std::string& table) {
@@ -239,9 +235,8 @@ RedisClusters::~RedisClusters() = default;
 absl::Status RedisClusters::CheckFiles() const {
   for (const RedisOptions& options : options_) {
     const std::string what = absl::StrCat("Redis cluster \"", options.name, "\"");
-    const auto security = RedisSecurity::Create(options);
-    RETURN_IF_ERROR(Annotate(security.status(), what));
-    RETURN_IF_ERROR(Annotate((*security)->Greeting().status(), what));
+    ASSIGN_OR_RETURN(const auto security, Annotate(RedisSecurity::Create(options), what));
+    RETURN_IF_ERROR(Annotate(security->Greeting().status(), what));
   }
   return absl::OkStatus();
 }
@@ -250,8 +245,7 @@ absl::StatusOr<std::shared_ptr<RedisCluster>> RedisClusters::Get(const std::stri
   const auto options = std::find_if(options_.begin(), options_.end(),
                                     [&](const RedisOptions& o) { return o.name == name; });
   if (options == options_.end()) {
-    return absl::NotFoundError(
-        absl::StrCat("Redis cluster \"", name, "\": the configuration has none of that name"));
+    return NotFound("Redis cluster \"", name, "\": the configuration has none of that name");
   }
   MutexLock lock(mu_);
   std::shared_ptr<RedisCluster>& open = open_[name];
@@ -264,13 +258,13 @@ absl::StatusOr<std::shared_ptr<RedisCluster>> RedisClusters::Get(const std::stri
 absl::StatusOr<std::unique_ptr<const RowStore>> OpenRedis(std::shared_ptr<RedisCluster> cluster,
                                                           const std::string& table) {
   RETURN_IF_ERROR(CheckName(table));
-  absl::StatusOr<std::optional<pb::StoredTable>> stored = ReadTable(*cluster, table);
-  if (!stored.ok()) return Annotate(stored.status(), Where(*cluster, table));
-  if (!stored->has_value()) {
-    return absl::NotFoundError(absl::StrCat(
-        Where(*cluster, table), ": is not there; `ulf table build --to=redis` writes one"));
+  ASSIGN_OR_RETURN(const std::optional<pb::StoredTable> stored,
+                   Annotate(ReadTable(*cluster, table), Where(*cluster, table)));
+  if (!stored.has_value()) {
+    return NotFound(Where(*cluster, table),
+                    ": is not there; `ulf table build --to=redis` writes one");
   }
-  return std::make_unique<RedisStore>(std::move(cluster), table, **stored);
+  return std::make_unique<RedisStore>(std::move(cluster), table, *stored);
 }
 
 absl::StatusOr<RowReport> WriteRedis(RedisCluster& cluster, const RedisTableOptions& options,

@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "base/errors.h"
 #include "base/file.h"
 #include "base/file_descriptor.h"
 #include "base/load_scope.h"
@@ -50,10 +51,10 @@ class NoLog final : public rdb::Logger {
 absl::Status FromRocksdb(const rdb::Status& status, absl::string_view what) {
   if (status.ok()) return absl::OkStatus();
   const std::string text = absl::StrCat(what, ": ", Printable(status.ToString(), 300));
-  if (status.IsCorruption()) return absl::DataLossError(text);
-  if (status.IsNotFound()) return absl::NotFoundError(text);
-  if (status.IsIOError()) return absl::UnavailableError(text);
-  return absl::InvalidArgumentError(text);
+  if (status.IsCorruption()) return DataLoss(text);
+  if (status.IsNotFound()) return NotFound(text);
+  if (status.IsIOError()) return Unavailable(text);
+  return InvalidArgument(text);
 }
 
 rdb::Options DatabaseOptions() {
@@ -95,13 +96,11 @@ class RocksdbStore final : public RowStore {
     const rdb::Status status =
         db_->Get(rdb::ReadOptions(), db_->DefaultColumnFamily(), kTableKey, &bytes);
     if (status.IsNotFound()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(directory_, ": RocksDB without a table; `ulf table build` makes one"));
+      return InvalidArgument(directory_, ": RocksDB without a table; `ulf table build` makes one");
     }
     RETURN_IF_ERROR(FromRocksdb(status, directory_));
-    auto table = ParseStoredTable(bytes);
-    if (!table.ok()) return Annotate(table.status(), directory_);
-    table_ = InfoOf(*table);
+    ASSIGN_OR_RETURN(const auto table, Annotate(ParseStoredTable(bytes), directory_));
+    table_ = InfoOf(table);
     return absl::OkStatus();
   }
 
@@ -138,8 +137,8 @@ class RocksdbStore final : public RowStore {
     const std::string what = absl::StrCat(directory_, ": id ", rows.ids()[i]);
     if (!status.ok()) return read.status.Update(FromRocksdb(status, what));
     if (value.size() != rows.row_bytes()) {
-      return read.status.Update(absl::DataLossError(
-          absl::StrCat(what, ": a row of ", value.size(), " bytes, want ", rows.row_bytes())));
+      return read.status.Update(
+          DataLoss(what, ": a row of ", value.size(), " bytes, want ", rows.row_bytes()));
     }
     std::memcpy(rows.row(i), value.data(), value.size());
     rows.set_state(i, RowState::kPresent);
@@ -161,8 +160,7 @@ absl::Status CheckFiles(const std::string& directory) {
     const fs::path kind = it->path().extension();
     const int64_t most = kind == ".log" ? 0 : kind == ".sst" ? file.size() : kMostBytes;
     if (file.size() <= most) continue;
-    return absl::InvalidArgumentError(
-        absl::StrCat(file.path(), ": ", file.size(), " bytes, want at most ", most));
+    return InvalidArgument(file.path(), ": ", file.size(), " bytes, want at most ", most);
   }
   if (!error) return absl::OkStatus();
   return absl::ErrnoToStatus(error.value(), absl::StrCat(directory, ": cannot be listed"));
@@ -241,14 +239,13 @@ absl::StatusOr<FileDescriptor> TakeDirectory(const std::string& path) {
   // Some file systems lock no directories: there a new one is as good.
   const bool locked = flock(lock.get(), LOCK_EX | LOCK_NB) == 0;
   if (!locked && (!made || errno == EWOULDBLOCK)) {
-    return absl::AlreadyExistsError(
-        absl::StrCat("is being written, in ", path, ": ", std::strerror(errno)));
+    return AlreadyExists("is being written, in ", path, ": ", std::strerror(errno));
   }
   // Who had the lock may have renamed the directory in between.
   struct stat opened = {}, named = {};
   if (fstat(lock.get(), &opened) != 0 || stat(path.c_str(), &named) != 0 ||
       opened.st_ino != named.st_ino) {
-    return absl::AlreadyExistsError("exists by now; a directory is never written to again");
+    return AlreadyExists("exists by now; a directory is never written to again");
   }
   std::error_code error;
   for (const fs::directory_entry& left : fs::directory_iterator(path, error)) {
@@ -275,8 +272,7 @@ absl::StatusOr<std::unique_ptr<const RowStore>> OpenRocksdb(const std::string& d
 
 absl::StatusOr<RowReport> WriteRocksdb(const std::string& directory, RowSorter& rows,
                                        const WriteProgress& progress) {
-  const absl::Status there =
-      absl::AlreadyExistsError("exists; a directory is never written to again");
+  const absl::Status there = AlreadyExists("exists; a directory is never written to again");
   std::error_code error;
   if (fs::exists(directory, error)) return there;
   ASSIGN_OR_RETURN(const RowReport report, rows.Finish());

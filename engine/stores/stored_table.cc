@@ -3,7 +3,7 @@
 
 #include <xxhash.h>
 
-#include "absl/strings/str_cat.h"
+#include "base/errors.h"
 #include "base/text.h"
 #include "engine/embedding/row_format.h"
 
@@ -25,28 +25,25 @@ absl::StatusOr<pb::StoredTable> ParseStoredTable(absl::string_view bytes) {
   constexpr int64_t kMaxDim = int64_t{1} << 24;
   pb::StoredTable table;
   if (!table.ParseFromArray(bytes.data(), static_cast<int>(bytes.size())) || table.version() == 0) {
-    return absl::DataLossError("what it says of the table is damaged");
+    return DataLoss("what it says of the table is damaged");
   }
   if (table.version() != kStoredTableVersion) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("version ", table.version(), ", want ", kStoredTableVersion));
+    return InvalidArgument("version ", table.version(), ", want ", kStoredTableVersion);
   }
   const auto format = RowFormatOf(table.format());
   if (!format.has_value()) {
-    return absl::DataLossError(
-        absl::StrCat("rows of format ", Quote(table.format()), ", want fp32, fp16, bf16 or int8"));
+    return DataLoss("rows of format ", Quote(table.format()), ", want fp32, fp16, bf16 or int8");
   }
   if (table.dim() < 1 || table.dim() > kMaxDim) {
-    return absl::DataLossError(absl::StrCat("rows of ", table.dim(), " values, want 1 to 2^24"));
+    return DataLoss("rows of ", table.dim(), " values, want 1 to 2^24");
   }
-  if (table.rows() < 1) return absl::DataLossError(absl::StrCat(table.rows(), " rows"));
+  if (table.rows() < 1) return DataLoss(table.rows(), " rows");
   const size_t row_bytes = RowBytes(*format, table.dim());
   if (table.mean_row().size() != row_bytes) {
-    return absl::DataLossError(
-        absl::StrCat("a mean row of ", table.mean_row().size(), " bytes, want ", row_bytes));
+    return DataLoss("a mean row of ", table.mean_row().size(), " bytes, want ", row_bytes);
   }
   if (!IsFinite(*format, table.mean_row().data(), table.dim())) {
-    return absl::DataLossError("a value of its mean row is not finite");
+    return DataLoss("a value of its mean row is not finite");
   }
   return table;
 }

@@ -1,25 +1,24 @@
 // What stands in for RocksDB in a build without it.
 // SPDX-License-Identifier: Apache-2.0
-#include "absl/strings/str_cat.h"
+#include "base/errors.h"
 #include "engine/stores/rocksdb_store.h"
 
 namespace ulfd::engine {
 namespace {
 
-absl::Status Unimplemented(const std::string& directory) {
-  return absl::UnimplementedError(
-      absl::StrCat(directory, ": this build is without RocksDB (ULFD_ROCKSDB)"));
+absl::Status NotBuilt(const std::string& directory) {
+  return Unimplemented(directory, ": this build is without RocksDB (ULFD_ROCKSDB)");
 }
 
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<const RowStore>> OpenRocksdb(const std::string& directory) {
-  return Unimplemented(directory);
+  return NotBuilt(directory);
 }
 
 absl::StatusOr<RowReport> WriteRocksdb(const std::string& directory, RowSorter&,
                                        const WriteProgress&) {
-  return Unimplemented(directory);
+  return NotBuilt(directory);
 }
 
 }  // namespace ulfd::engine

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
+#include "base/errors.h"
 #include "base/load_scope.h"
 #include "base/mutex.h"
 #include "engine/tensor/onednn.h"
@@ -131,7 +131,7 @@ class Primitives final : public Convolution {
         }
       }
     } catch (const dnnl::error& e) {
-      return absl::InternalError(absl::StrCat("oneDNN convolution: ", e.message));
+      return Internal("oneDNN convolution: ", e.message);
     }
     return absl::OkStatus();
   }
@@ -361,7 +361,7 @@ absl::StatusOr<std::unique_ptr<const Convolution>> Convolution::Create(
     }
     return std::unique_ptr<const Convolution>(std::move(made));
   } catch (const dnnl::error& e) {
-    return absl::InternalError(absl::StrCat("oneDNN convolution: ", e.message));
+    return Internal("oneDNN convolution: ", e.message);
   }
 }
 

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
+#include "base/errors.h"
 #include "base/load_scope.h"
 #include "engine/tensor/onednn.h"
 #include "oneapi/dnnl/dnnl.hpp"
@@ -81,7 +81,7 @@ class Primitives final : public OneDnnProduct {
         }
       }
     } catch (const dnnl::error& e) {
-      return absl::InternalError(absl::StrCat("oneDNN product: ", e.message));
+      return Internal("oneDNN product: ", e.message);
     }
     return absl::OkStatus();
   }
@@ -115,7 +115,7 @@ absl::StatusOr<std::unique_ptr<const OneDnnProduct>> OneDnnProduct::Create(const
     const LoadScope::WithoutRefusals no_exceptions;
     return std::unique_ptr<const OneDnnProduct>(new Primitives(w, k, n));
   } catch (const dnnl::error& e) {
-    return absl::InternalError(absl::StrCat("oneDNN product: ", e.message));
+    return Internal("oneDNN product: ", e.message);
   }
 }
 

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/errors.h"
 #include "base/status_macros.h"
 
 namespace ulfd::engine {
@@ -78,12 +79,12 @@ std::string WhyImpossible(absl::Span<const int64_t> dims) {
 
 absl::Status CheckRank(size_t rank) {
   if (rank <= kMaxRank) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("a shape of ", rank, " dimensions is not possible: want at most ", kMaxRank));
+  return InvalidArgument("a shape of ", rank, " dimensions is not possible: want at most ",
+                         kMaxRank);
 }
 
 absl::Status Impossible(const std::string& shape, const std::string& why) {
-  return absl::InvalidArgumentError(absl::StrCat("shape ", shape, " is not possible: ", why));
+  return InvalidArgument("shape ", shape, " is not possible: ", why);
 }
 
 }  // namespace
@@ -190,8 +191,7 @@ absl::StatusOr<Shape> BroadcastShapes(const Shape& a, const Shape& b) {
     const std::optional<Dim> d =
         Broadcast(ia < 0 ? Dim::Of(1) : a[ia], ib < 0 ? Dim::Of(1) : b[ib]);
     if (!d.has_value()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("shapes ", a.ToString(), " and ", b.ToString(), " do not broadcast"));
+      return InvalidArgument("shapes ", a.ToString(), " and ", b.ToString(), " do not broadcast");
     }
     dims[i] = *d;
   }

@@ -9,7 +9,7 @@
 
 #include "absl/functional/function_ref.h"
 #include "absl/strings/escaping.h"
-#include "absl/strings/str_cat.h"
+#include "base/errors.h"
 #include "base/file.h"
 #include "base/status_macros.h"
 
@@ -26,7 +26,7 @@ absl::StatusOr<uint64_t> Stream(const std::string& path,
     ASSIGN_OR_RETURN(const size_t got, file.Read(buffer.data(), buffer.size()));
     if (got == 0) return total;
     if (!consume(buffer.data(), got)) {
-      return absl::InternalError(absl::StrCat(path, ": the digest library failed"));
+      return Internal(path, ": the digest library failed");
     }
     total += got;
   }
@@ -38,7 +38,7 @@ absl::StatusOr<std::string> Sha256OfFile(const std::string& path) {
   const std::unique_ptr<EVP_MD_CTX, decltype(&EVP_MD_CTX_free)> ctx(EVP_MD_CTX_new(),
                                                                     &EVP_MD_CTX_free);
   if (ctx == nullptr || EVP_DigestInit_ex(ctx.get(), EVP_sha256(), nullptr) != 1) {
-    return absl::InternalError("SHA-256 is not available in this OpenSSL");
+    return Internal("SHA-256 is not available in this OpenSSL");
   }
   const absl::StatusOr<uint64_t> streamed = Stream(path, [&ctx](const char* data, size_t size) {
     return EVP_DigestUpdate(ctx.get(), data, size) == 1;
@@ -47,7 +47,7 @@ absl::StatusOr<std::string> Sha256OfFile(const std::string& path) {
   unsigned char digest[EVP_MAX_MD_SIZE];
   unsigned int size = 0;
   if (EVP_DigestFinal_ex(ctx.get(), digest, &size) != 1) {
-    return absl::InternalError(absl::StrCat(path, ": SHA-256 failed"));
+    return Internal(path, ": SHA-256 failed");
   }
   return absl::BytesToHexString(absl::string_view(reinterpret_cast<const char*>(digest), size));
 }

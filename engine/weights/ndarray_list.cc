@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
+#include "base/errors.h"
 #include "base/status_macros.h"
 #include "base/text.h"
 #include "engine/weights/npy.h"
@@ -35,8 +36,7 @@ class Cursor {
   }
   absl::Status Take(absl::string_view what, uint64_t size, absl::string_view& bytes) {
     if (size > left()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(what, ": ", left(), " bytes left at byte ", at_, ", want ", size));
+      return InvalidArgument(what, ": ", left(), " bytes left at byte ", at_, ", want ", size);
     }
     bytes = content_.substr(at_, size);
     at_ += size;
@@ -54,7 +54,7 @@ absl::StatusOr<NpyType> TypeOf(int32_t code) {
                                        NpyType::kUint8,   NpyType::kInt32,   NpyType::kInt8,
                                        NpyType::kInt64};
   if (code >= 0 && code <= 6) return kTypes[code];
-  return absl::InvalidArgumentError(absl::StrCat("type ", code, ", want 0 to 6"));
+  return InvalidArgument("type ", code, ", want 0 to 6");
 }
 
 absl::StatusOr<NpyArray> ReadArray(Cursor& cursor) {
@@ -63,16 +63,16 @@ absl::StatusOr<NpyArray> ReadArray(Cursor& cursor) {
   int64_t device = 0;
   RETURN_IF_ERROR(cursor.Get("header", magic));
   if (magic != kArrayMagic) {
-    return absl::InvalidArgumentError(absl::StrCat("begins with 0x", absl::Hex(magic), ", want 0x",
-                                                   absl::Hex(kArrayMagic), " (version 2)"));
+    return InvalidArgument("begins with 0x", absl::Hex(magic), ", want 0x", absl::Hex(kArrayMagic),
+                           " (version 2)");
   }
   RETURN_IF_ERROR(cursor.Get("header", storage));
   if (storage != 0) {
-    return absl::InvalidArgumentError(absl::StrCat("storage ", storage, ", want 0 (dense)"));
+    return InvalidArgument("storage ", storage, ", want 0 (dense)");
   }
   RETURN_IF_ERROR(cursor.Get("header", ndim));
   if (ndim == 0 || ndim > kMaxDims) {
-    return absl::InvalidArgumentError(absl::StrCat(ndim, " dimensions, want 1 to ", kMaxDims));
+    return InvalidArgument(ndim, " dimensions, want 1 to ", kMaxDims);
   }
   NpyArray array;
   array.dims.resize(ndim);
@@ -110,23 +110,21 @@ absl::StatusOr<NpzArrays> ParseNdarrayList(absl::string_view content) {
   uint64_t magic = 0, reserved = 0, count = 0, names = 0;
   RETURN_IF_ERROR(cursor.Get("list header", magic));
   if (magic != kListMagic) {
-    return absl::InvalidArgumentError(absl::StrCat("begins with ", magic, ", want ", kListMagic));
+    return InvalidArgument("begins with ", magic, ", want ", kListMagic);
   }
   RETURN_IF_ERROR(cursor.Get("list header", reserved));
   RETURN_IF_ERROR(cursor.Get("list header", count));
   if (count > cursor.left() / kMinArrayBytes) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("claims ", count, " arrays in ", content.size(), " bytes"));
+    return InvalidArgument("claims ", count, " arrays in ", content.size(), " bytes");
   }
   std::vector<NpyArray> arrays;
   for (uint64_t i = 0; i < count; ++i) {
-    absl::StatusOr<NpyArray> array = ReadArray(cursor);
-    if (!array.ok()) return Annotate(array.status(), absl::StrCat("array ", i, " of ", count));
-    arrays.push_back(*std::move(array));
+    ASSIGN_OR_RETURN(arrays.emplace_back(),
+                     Annotate(ReadArray(cursor), "array ", i, " of ", count));
   }
   RETURN_IF_ERROR(cursor.Get("number of names", names));
   if (names != count) {
-    return absl::InvalidArgumentError(absl::StrCat(names, " names, want ", count));
+    return InvalidArgument(names, " names, want ", count);
   }
   NpzArrays by_name;
   for (uint64_t i = 0; i < count; ++i) {
@@ -136,14 +134,14 @@ absl::StatusOr<NpzArrays> ParseNdarrayList(absl::string_view content) {
     RETURN_IF_ERROR(cursor.Get(what, length));
     RETURN_IF_ERROR(cursor.Take(what, length, bytes));
     if (!IsUtf8(bytes)) {
-      return absl::InvalidArgumentError(absl::StrCat(what, ": ", Quote(bytes), " is not UTF-8"));
+      return InvalidArgument(what, ": ", Quote(bytes), " is not UTF-8");
     }
     if (!by_name.emplace(CutPrefix(bytes), std::move(arrays[i])).second) {
-      return absl::InvalidArgumentError(absl::StrCat("array ", Quote(bytes), ": occurs twice"));
+      return InvalidArgument("array ", Quote(bytes), ": occurs twice");
     }
   }
   if (cursor.left() > 0) {
-    return absl::InvalidArgumentError(absl::StrCat(cursor.left(), " bytes after the last name"));
+    return InvalidArgument(cursor.left(), " bytes after the last name");
   }
   return by_name;
 }

@@ -12,6 +12,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/errors.h"
 #include "base/status_macros.h"
 #include "base/text.h"
 #include "engine/tensor/tensor.h"
@@ -156,31 +157,29 @@ class Reader {
 };
 
 absl::Status BadHeader(absl::string_view what, absl::string_view at) {
-  return absl::InvalidArgumentError(absl::StrCat("npy header: ", what, " at ", Quote(at)));
+  return InvalidArgument("npy header: ", what, " at ", Quote(at));
 }
 
 absl::StatusOr<NpyType> ParseDescr(Reader& reader) {
   absl::string_view descr;
   const absl::string_view at = reader.rest();
   if (reader.Take("[")) {
-    return absl::InvalidArgumentError("structured arrays are not supported, want one number type");
+    return InvalidArgument("structured arrays are not supported, want one number type");
   }
   if (!reader.String(descr)) return BadHeader("want a quoted type", at);
   if (absl::StrContains(descr, "O")) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("type ", Quote(descr), " (Python objects) is not supported"));
+    return InvalidArgument("type ", Quote(descr), " (Python objects) is not supported");
   }
   if (absl::StartsWith(descr, ">")) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("type ", Quote(descr), " is big-endian, want little-endian"));
+    return InvalidArgument("type ", Quote(descr), " is big-endian, want little-endian");
   }
   for (const TypeName& row : kTypes) {
     if (row.descr.empty()) continue;
     if (descr == absl::StrCat(row.size == 1 ? "|" : "<", row.descr)) return row.type;
     if (row.size == 1 && descr == absl::StrCat("<", row.descr)) return row.type;
   }
-  return absl::InvalidArgumentError(absl::StrCat(
-      "type ", Quote(descr), " is not supported, want <f2, <f4, <f8 or integers of 1 to 8 bytes"));
+  return InvalidArgument("type ", Quote(descr),
+                         " is not supported, want <f2, <f4, <f8 or integers of 1 to 8 bytes");
 }
 
 absl::Status ParseShape(Reader& reader, std::vector<int64_t>& dims) {
@@ -211,8 +210,7 @@ absl::StatusOr<int64_t> ArrayBytes(absl::Span<const int64_t> dims, NpyType type)
   const int64_t bytes = Volume(dims) * static_cast<int64_t>(SizeOf(type));
   if (std::find(dims.begin(), dims.end(), 0) == dims.end()) return bytes;
   if (bytes <= kMaxEmpty) return 0;
-  return absl::InvalidArgumentError(
-      absl::StrCat("shape ", ToString(dims), " is too large for an empty array"));
+  return InvalidArgument("shape ", ToString(dims), " is too large for an empty array");
 }
 
 float HalfToFloat(uint16_t half) {
@@ -277,23 +275,21 @@ NpyArray NpyArray::FromInt64(std::vector<int64_t> dims, const int64_t* data) {
 
 absl::StatusOr<NpyTextRange> FindNpyText(absl::string_view prefix) {
   if (prefix.size() < kNpyPrefixBytes || !absl::StartsWith(prefix, kMagic)) {
-    return absl::InvalidArgumentError("not a .npy array (no magic string)");
+    return InvalidArgument("not a .npy array (no magic string)");
   }
   const int major = static_cast<unsigned char>(prefix[6]);
   const int minor = static_cast<unsigned char>(prefix[7]);
   if (major < 1 || major > 3 || minor != 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("npy version ", major, ".", minor, ", want 1.0, 2.0 or 3.0"));
+    return InvalidArgument("npy version ", major, ".", minor, ", want 1.0, 2.0 or 3.0");
   }
   const size_t begin = major == 1 ? 10 : 12;
   const size_t length =
       major == 1 ? Load<uint16_t>(prefix.data() + 8, 0) : Load<uint32_t>(prefix.data() + 8, 0);
   if (length > kMaxTextBytes) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("npy header of ", length, " bytes, want at most ", kMaxTextBytes));
+    return InvalidArgument("npy header of ", length, " bytes, want at most ", kMaxTextBytes);
   }
   if (begin + length < kNpyPrefixBytes) {
-    return absl::InvalidArgumentError(absl::StrCat("npy header of ", length, " bytes"));
+    return InvalidArgument("npy header of ", length, " bytes");
   }
   return NpyTextRange{begin, begin + length};
 }

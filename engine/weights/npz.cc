@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
+#include "base/errors.h"
 #include "base/file.h"
 #include "base/load_scope.h"
 #include "base/new_file.h"
@@ -125,7 +126,7 @@ absl::Status CheckEndRecord(absl::string_view tail) {
     std::memcpy(&comment, tail.data() + at + 20, sizeof(comment));
     if (at + kEndRecordBytes + comment == tail.size()) return absl::OkStatus();
   }
-  return absl::InvalidArgumentError(
+  return InvalidArgument(
       "no zip end record at the end of the file: it is truncated, or something was appended");
 }
 
@@ -145,7 +146,7 @@ class Member {
   absl::Status Append(uint64_t size, std::string& to) {
     constexpr uint64_t kStep = uint64_t{16} << 20;
     if (size > left_) {
-      return absl::InvalidArgumentError(absl::StrCat(left_, " bytes left, want ", size));
+      return InvalidArgument(left_, " bytes left, want ", size);
     }
     while (size > 0) {
       RETURN_IF_ERROR(LoadScope::Check());
@@ -154,8 +155,7 @@ class Member {
       to.resize(before + step);
       const zip_int64_t got = zip_fread(file_.get(), &to[before], step);
       if (got <= 0) {
-        return absl::InvalidArgumentError(
-            absl::StrCat("cannot be unpacked: ", got == 0 ? "ends early" : ReadError()));
+        return InvalidArgument("cannot be unpacked: ", got == 0 ? "ends early" : ReadError());
       }
       to.resize(before + static_cast<size_t>(got));
       size -= static_cast<uint64_t>(got);
@@ -169,8 +169,8 @@ class Member {
     char extra = 0;
     const zip_int64_t got = zip_fread(file_.get(), &extra, 1);
     if (got == 0) return absl::OkStatus();
-    return absl::InvalidArgumentError(absl::StrCat(
-        "cannot be unpacked: ", got > 0 ? "longer than the archive says" : ReadError()));
+    return InvalidArgument("cannot be unpacked: ",
+                           got > 0 ? "longer than the archive says" : ReadError());
   }
 
  private:
@@ -183,22 +183,20 @@ class Member {
 absl::Status CheckStat(const zip_stat_t& stat, int64_t file_bytes) {
   constexpr uint64_t kNeeded =
       ZIP_STAT_SIZE | ZIP_STAT_COMP_SIZE | ZIP_STAT_COMP_METHOD | ZIP_STAT_ENCRYPTION_METHOD;
-  if ((stat.valid & kNeeded) != kNeeded) return absl::InvalidArgumentError("no size recorded");
-  if (stat.encryption_method != ZIP_EM_NONE) return absl::InvalidArgumentError("is encrypted");
+  if ((stat.valid & kNeeded) != kNeeded) return InvalidArgument("no size recorded");
+  if (stat.encryption_method != ZIP_EM_NONE) return InvalidArgument("is encrypted");
   if (stat.comp_method != ZIP_CM_STORE && stat.comp_method != ZIP_CM_DEFLATE) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("compression method ", stat.comp_method, ", want 0 (stored) or 8 (deflated)"));
+    return InvalidArgument("compression method ", stat.comp_method,
+                           ", want 0 (stored) or 8 (deflated)");
   }
   if (stat.comp_size > static_cast<uint64_t>(file_bytes)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("claims ", stat.comp_size, " packed bytes in a file of ", file_bytes));
+    return InvalidArgument("claims ", stat.comp_size, " packed bytes in a file of ", file_bytes);
   }
   // deflate cannot do better than 1032:1.
   const uint64_t most =
       stat.comp_method == ZIP_CM_STORE ? stat.comp_size : stat.comp_size * 1032 + 1032;
   if (stat.size > most) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("claims ", stat.size, " bytes packed into ", stat.comp_size));
+    return InvalidArgument("claims ", stat.size, " bytes packed into ", stat.comp_size);
   }
   return absl::OkStatus();
 }
@@ -206,7 +204,7 @@ absl::Status CheckStat(const zip_stat_t& stat, int64_t file_bytes) {
 absl::StatusOr<NpyArray> ReadMember(zip_t* zip, uint64_t index, const zip_stat_t& stat) {
   Member member(zip, index, stat);
   if (!member.ok()) {
-    return absl::InvalidArgumentError(absl::StrCat("cannot be unpacked: ", member.OpenError()));
+    return InvalidArgument("cannot be unpacked: ", member.OpenError());
   }
   std::string head;
   RETURN_IF_ERROR(Annotate(member.Append(kNpyPrefixBytes, head), "npy header"));
@@ -216,9 +214,8 @@ absl::StatusOr<NpyArray> ReadMember(zip_t* zip, uint64_t index, const zip_stat_t
                                          range.begin, range.end - range.begin)));
   ASSIGN_OR_RETURN(const int64_t bytes, ArrayBytes(header.dims, header.type));
   if (static_cast<uint64_t>(bytes) != member.left()) {
-    return absl::InvalidArgumentError(absl::StrCat(member.left(), " bytes of data, want ", bytes,
-                                                   " for ", Name(header.type), " [",
-                                                   absl::StrJoin(header.dims, ", "), "]"));
+    return InvalidArgument(member.left(), " bytes of data, want ", bytes, " for ",
+                           Name(header.type), " [", absl::StrJoin(header.dims, ", "), "]");
   }
   NpyArray array;
   array.type = header.type;
@@ -245,10 +242,9 @@ absl::StatusOr<ZipPtr> OpenArchive(ZipInput& input) {
   if (source != nullptr) zip_source_free(source);
   RETURN_IF_ERROR(LoadScope::Check());
   if (input.list_too_long()) {
-    return absl::InvalidArgumentError("lists more members than an archive of arrays has");
+    return InvalidArgument("lists more members than an archive of arrays has");
   }
-  return absl::InvalidArgumentError(
-      absl::StrCat("not a zip archive: ", zip_error_strerror(&error)));
+  return InvalidArgument("not a zip archive: ", zip_error_strerror(&error));
 }
 
 absl::StatusOr<NpzArrays> ReadArchive(zip_t* zip, int64_t file_bytes) {
@@ -259,27 +255,24 @@ absl::StatusOr<NpzArrays> ReadArchive(zip_t* zip, int64_t file_bytes) {
     zip_stat_init(&stat);
     const auto index = static_cast<uint64_t>(i);
     if (zip_stat_index(zip, index, ZIP_FL_UNCHANGED, &stat) != 0 || stat.name == nullptr) {
-      return absl::InvalidArgumentError(absl::StrCat("member ", i, ": ", zip_strerror(zip)));
+      return InvalidArgument("member ", i, ": ", zip_strerror(zip));
     }
     const absl::string_view member = stat.name;
     if (!IsUtf8(member)) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("member ", Quote(member), ": want a name in UTF-8"));
+      return InvalidArgument("member ", Quote(member), ": want a name in UTF-8");
     }
     if (!absl::EndsWith(member, kSuffix)) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("member ", Quote(member), ": want a name that ends in .npy"));
+      return InvalidArgument("member ", Quote(member), ": want a name that ends in .npy");
     }
     std::string name =
         absl::StrReplaceAll(member.substr(0, member.size() - kSuffix.size()), {{"%2F", "/"}});
     const std::string prefix = absl::StrCat("array \"", name, "\"");
     RETURN_IF_ERROR(Annotate(CheckStat(stat, file_bytes), prefix));
     if (arrays.contains(name)) {
-      return absl::InvalidArgumentError(absl::StrCat(prefix, ": occurs twice"));
+      return InvalidArgument(prefix, ": occurs twice");
     }
-    absl::StatusOr<NpyArray> array = ReadMember(zip, index, stat);
-    if (!array.ok()) return Annotate(array.status(), prefix);
-    arrays.emplace(std::move(name), *std::move(array));
+    ASSIGN_OR_RETURN(NpyArray array, Annotate(ReadMember(zip, index, stat), prefix));
+    arrays.emplace(std::move(name), std::move(array));
   }
   return arrays;
 }
@@ -288,8 +281,7 @@ absl::Status AddMembers(zip_t* zip, const NpzArrays& arrays, std::vector<std::st
   for (const auto& [name, array] : arrays) {
     ASSIGN_OR_RETURN(const int64_t want, ArrayBytes(array.dims, array.type));
     if (static_cast<size_t>(want) != array.bytes.size()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("array \"", name, "\": ", array.bytes.size(), " bytes, want ", want));
+      return InvalidArgument("array \"", name, "\": ", array.bytes.size(), " bytes, want ", want);
     }
     contents.push_back(absl::StrCat(MakeNpyHeader(array.type, array.dims), array.bytes));
     zip_source_t* source =
@@ -299,13 +291,13 @@ absl::Status AddMembers(zip_t* zip, const NpzArrays& arrays, std::vector<std::st
         source == nullptr ? -1 : zip_file_add(zip, member.c_str(), source, ZIP_FL_ENC_UTF_8);
     if (index < 0) {
       if (source != nullptr) zip_source_free(source);
-      return absl::InternalError(absl::StrCat("array \"", name, "\": ", zip_strerror(zip)));
+      return Internal("array \"", name, "\": ", zip_strerror(zip));
     }
     // Stored, and dated 1980 as numpy does: equal arrays make equal files.
     const auto at = static_cast<uint64_t>(index);
     if (zip_set_file_compression(zip, at, ZIP_CM_STORE, 0) != 0 ||
         zip_file_set_dostime(zip, at, 0, 0x21, 0) != 0) {
-      return absl::InternalError(absl::StrCat("array \"", name, "\": ", zip_strerror(zip)));
+      return Internal("array \"", name, "\": ", zip_strerror(zip));
     }
   }
   return absl::OkStatus();
@@ -320,8 +312,7 @@ absl::Status Save(zip_source_t* archive, const std::string& path) {
     RETURN_IF_ERROR(file.Write(absl::string_view(piece.data(), static_cast<size_t>(got))));
   }
   if (got == 0) return file.Commit();
-  return absl::InternalError(
-      absl::StrCat(path, ": ", ErrorText(zip_error_code_zip(zip_source_error(archive)))));
+  return Internal(path, ": ", ErrorText(zip_error_code_zip(zip_source_error(archive))));
 }
 
 }  // namespace
@@ -333,22 +324,19 @@ absl::StatusOr<NpzArrays> ReadNpz(const std::string& path) {
   ASSIGN_OR_RETURN(const size_t got, file.ReadTail(tail.data(), tail.size()));
   RETURN_IF_ERROR(Annotate(CheckEndRecord(absl::string_view(tail.data(), got)), path));
   ZipInput input(file);
-  const absl::StatusOr<ZipPtr> zip = OpenArchive(input);
-  if (!zip.ok()) return Annotate(zip.status(), path);
-  absl::StatusOr<NpzArrays> arrays = ReadArchive(zip->get(), file.size());
-  if (!arrays.ok()) return Annotate(arrays.status(), path);
-  return arrays;
+  ASSIGN_OR_RETURN(const ZipPtr zip, Annotate(OpenArchive(input), path));
+  return Annotate(ReadArchive(zip.get(), file.size()), path);
 }
 
 absl::Status WriteNpz(const std::string& path, const NpzArrays& arrays) {
   if (arrays.empty()) {
-    return absl::InvalidArgumentError(absl::StrCat(path, ": no arrays to write"));
+    return InvalidArgument(path, ": no arrays to write");
   }
   // In memory, because libzip seeks, and `path` may be a pipe.
   zip_source_t* const archive = zip_source_buffer_create(nullptr, 0, 0, nullptr);
   const absl::Cleanup free_archive = [archive] { zip_source_free(archive); };
   ZipPtr zip(archive == nullptr ? nullptr : zip_open_from_source(archive, ZIP_TRUNCATE, nullptr));
-  if (zip == nullptr) return absl::ResourceExhaustedError(absl::StrCat(path, ": no memory"));
+  if (zip == nullptr) return ResourceExhausted(path, ": no memory");
   zip_source_keep(archive);           // One reference is the zip's.
   std::vector<std::string> contents;  // Read by zip_close.
   contents.reserve(arrays.size());

@@ -26,6 +26,7 @@
 #include "absl/strings/strip.h"
 #include "base/bounded_parse.h"
 #include "base/closest_names.h"
+#include "base/errors.h"
 #include "base/file.h"
 #include "base/load_scope.h"
 #include "base/status_macros.h"
@@ -217,8 +218,8 @@ std::string WhatWasMeant(absl::string_view error, const pb::Descriptor& root) {
 absl::Status ParseTextProto(absl::string_view text, absl::string_view source,
                             pb::Message& message) {
   if (static_cast<int64_t>(text.size()) > kMaxBytes) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        source, ": ", text.size(), " bytes of protobuf text, want at most ", kMaxBytes));
+    return InvalidArgument(source, ": ", text.size(), " bytes of protobuf text, want at most ",
+                           kMaxBytes);
   }
   if (absl::StartsWith(text, "\xef\xbb\xbf")) text.remove_prefix(3);  // Byte order mark.
   const pb::LogSilencer silencer;  // What is wrong is in the status.
@@ -231,41 +232,39 @@ absl::Status ParseTextProto(absl::string_view text, absl::string_view source,
   parser.SetRecursionLimit(100);
   pb::io::ArrayInputStream in(text.data(), static_cast<int>(text.size()));
   if (!parser.Parse(&in, &message)) {
-    return absl::InvalidArgumentError(absl::StrCat(source, ":", errors.text()));
+    return InvalidArgument(source, ":", errors.text());
   }
   if (const std::string bad = FindBadField(message); !bad.empty()) {
-    return absl::InvalidArgumentError(absl::StrCat(source, ": ", bad));
+    return InvalidArgument(source, ": ", bad);
   }
   std::vector<std::string> missing;
   message.FindInitializationErrors(&missing);
   if (missing.empty()) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat(Locate(source, missing[0], message.GetDescriptor(), &locations), ": ",
-                   MissingField(message, missing[0])));
+  return InvalidArgument(Locate(source, missing[0], message.GetDescriptor(), &locations), ": ",
+                         MissingField(message, missing[0]));
 }
 
 absl::Status ParseBinaryProto(absl::string_view bytes, absl::string_view source,
                               pb::Message& message) {
   const std::string prefix = absl::StrCat(source, ": binary ", message.GetTypeName(), ": ");
   if (static_cast<int64_t>(bytes.size()) > kMaxBytes) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(prefix, bytes.size(), " bytes, want at most ", kMaxBytes));
+    return InvalidArgument(prefix, bytes.size(), " bytes, want at most ", kMaxBytes);
   }
   const pb::LogSilencer silencer;  // What is wrong is in the status.
   pb::io::CodedInputStream in(reinterpret_cast<const uint8_t*>(bytes.data()),
                               static_cast<int>(bytes.size()));
   in.SetTotalBytesLimit(static_cast<int>(kMaxBytes));
   if (!message.ParsePartialFromCodedStream(&in) || !in.ConsumedEntireMessage()) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        prefix, "truncated or broken: ", DescribeBreak(bytes, *message.GetDescriptor())));
+    return InvalidArgument(prefix,
+                           "truncated or broken: ", DescribeBreak(bytes, *message.GetDescriptor()));
   }
   if (const std::string bad = FindBadField(message); !bad.empty()) {
-    return absl::InvalidArgumentError(absl::StrCat(prefix, bad));
+    return InvalidArgument(prefix, bad);
   }
   std::vector<std::string> missing;
   message.FindInitializationErrors(&missing);
   if (missing.empty()) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(prefix, MissingField(message, missing[0])));
+  return InvalidArgument(prefix, MissingField(message, missing[0]));
 }
 
 absl::StatusOr<ProtoFormat> ParseProto(absl::string_view content, absl::string_view source,
@@ -281,10 +280,9 @@ absl::StatusOr<ProtoFormat> ParseProto(absl::string_view content, absl::string_v
                          : ParseBinaryProto(content, source, message));
   } catch (const std::bad_alloc&) {
     message.Clear();
-    return absl::InvalidArgumentError(absl::StrCat(source, ": ", content.size(),
-                                                   " bytes of too many small things: parsed, a ",
-                                                   message.GetTypeName(), " of that size may take ",
-                                                   limits.max_memory_bytes, " bytes of memory"));
+    return InvalidArgument(source, ": ", content.size(),
+                           " bytes of too many small things: parsed, a ", message.GetTypeName(),
+                           " of that size may take ", limits.max_memory_bytes, " bytes of memory");
   }
   return format;
 }

@@ -10,6 +10,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/errors.h"
 #include "base/file.h"
 #include "base/hash_map.h"
 #include "base/status_macros.h"
@@ -66,8 +67,8 @@ class NamedWeights final : public WeightFile {
       for (const std::string& name : net.layer_params(i).arg_names()) {
         const auto found = arrays_.find(name);
         if (found == arrays_.end()) {
-          return absl::InvalidArgumentError(absl::StrCat(LayerText(net, i), ": weight \"", name,
-                                                         "\" (arg_names) is not in ", path_));
+          return InvalidArgument(LayerText(net, i), ": weight \"", name,
+                                 "\" (arg_names) is not in ", path_);
         }
         matched[static_cast<size_t>(i)].push_back(
             Weight{name, found->second.dims, found->second.values});
@@ -125,8 +126,8 @@ class LayerNameWeights final : public WeightFile {
     }
     for (const ulf::LayerWeightsParameter& layer : message_.layer_weights_params()) {
       if (names.contains(layer.name())) continue;
-      return absl::InvalidArgumentError(absl::StrCat(path_, ": has weights of layer \"",
-                                                     layer.name(), "\", which the graph lacks"));
+      return InvalidArgument(path_, ": has weights of layer \"", layer.name(),
+                             "\", which the graph lacks");
     }
     return matched;
   }
@@ -167,20 +168,20 @@ class LayerNameWeights final : public WeightFile {
             {blob.shape().begin(), blob.shape().end()},
             absl::MakeConstSpan(blob.data().data(), static_cast<size_t>(blob.data_size()))};
         const std::string where = absl::StrCat(prefix, " ", weight.name);
-        absl::StatusOr<int64_t> want = ArrayBytes(weight.dims, NpyType::kFloat32);
-        if (!want.ok()) return Annotate(want.status(), where);
+        ASSIGN_OR_RETURN(const int64_t want,
+                         Annotate(ArrayBytes(weight.dims, NpyType::kFloat32), where));
         const auto have = static_cast<int64_t>(weight.data.size() * sizeof(float));
-        if (have != *want) {
-          return absl::InvalidArgumentError(
-              absl::StrCat(where, ": ", weight.data.size(), " values, want ", *want / sizeof(float),
-                           " for shape [", absl::StrJoin(weight.dims, ", "), "]"));
+        if (have != want) {
+          return InvalidArgument(where, ": ", weight.data.size(), " values, want ",
+                                 want / sizeof(float), " for shape [",
+                                 absl::StrJoin(weight.dims, ", "), "]");
         }
         bytes_ += have;
         if (HasNonFinite(weight.data)) non_finite_.push_back(where);
         weights.push_back(std::move(weight));
       }
       if (!by_layer_.emplace(layer.name(), std::move(weights)).second) {
-        return absl::InvalidArgumentError(absl::StrCat(prefix, ": has weights twice"));
+        return InvalidArgument(prefix, ": has weights twice");
       }
     }
     return absl::OkStatus();
@@ -200,9 +201,8 @@ class NoWeights final : public WeightFile {
       const ulf::NetParameter& net) const override {
     for (int i = 0; i < net.layer_params_size(); ++i) {
       if (net.layer_params(i).arg_names().empty()) continue;
-      return absl::InvalidArgumentError(
-          absl::StrCat(LayerText(net, i), ": weight \"", net.layer_params(i).arg_names(0),
-                       "\" (arg_names), but there is no weight file"));
+      return InvalidArgument(LayerText(net, i), ": weight \"", net.layer_params(i).arg_names(0),
+                             "\" (arg_names), but there is no weight file");
     }
     return std::vector<std::vector<Weight>>(static_cast<size_t>(net.layer_params_size()));
   }
@@ -231,10 +231,9 @@ absl::StatusOr<std::unique_ptr<WeightFile>> WeightFile::Read(const std::string& 
   }
   ASSIGN_OR_RETURN(std::string content, ReadFile(path));
   if (IsNdarrayList(content)) {
-    absl::StatusOr<NpzArrays> arrays = ParseNdarrayList(content);
-    if (!arrays.ok()) return Annotate(arrays.status(), absl::StrCat(path, ": NDArray list"));
+    ASSIGN_OR_RETURN(NpzArrays arrays, Annotate(ParseNdarrayList(content), path, ": NDArray list"));
     content = std::string();  // Its arrays are copies.
-    return std::make_unique<NamedWeights>(path, "ndarray list", *std::move(arrays));
+    return std::make_unique<NamedWeights>(path, "ndarray list", std::move(arrays));
   }
   return LayerNameWeights::Parse(content, path);
 }

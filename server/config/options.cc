@@ -16,6 +16,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "base/errors.h"
 #include "base/flags/flag_set.h"
 #include "base/status_macros.h"
 #include "base/text.h"
@@ -87,7 +88,7 @@ absl::Status CheckOnlyModelsDiffer(const std::string& before, config::ServerConf
                                    absl::string_view source) {
   config::ServerConfig old;
   if (!pb::TextFormat::ParseFromString(before, &old)) {
-    return absl::InternalError(absl::StrCat(source, ": was read, and cannot be read again"));
+    return Internal(source, ": was read, and cannot be read again");
   }
   for (config::ServerConfig* file : {&old, &after}) {
     file->clear_models();
@@ -97,9 +98,9 @@ absl::Status CheckOnlyModelsDiffer(const std::string& before, config::ServerConf
   pb::util::MessageDifferencer differencer;
   differencer.ReportDifferencesToString(&differences);
   if (differencer.Compare(old, after)) return absl::OkStatus();
-  return absl::FailedPreconditionError(absl::StrCat(
+  return FailedPrecondition(
       source, ": only models and default_version_policy can change while the daemon runs: ",
-      absl::StrJoin(absl::StrSplit(differences, '\n', absl::SkipEmpty()), "; ")));
+      absl::StrJoin(absl::StrSplit(differences, '\n', absl::SkipEmpty()), "; "));
 }
 
 // Rules that nobody could satisfy, or that would protect nothing, are mistakes.
@@ -110,31 +111,30 @@ absl::Status CheckSecurity(const Options& options) {
   const bool names = tokens || !settings.tls().client_ca_file().empty();
   for (const ModelConfig& model : options.models) {
     if (!names && !model.allowed_clients.empty()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("model \"", model.name,
-                       "\": allowed_clients, but clients have no names without "
-                       "authentication.token_file and tls.client_ca_file"));
+      return InvalidArgument("model \"", model.name,
+                             "\": allowed_clients, but clients have no names without "
+                             "authentication.token_file and tls.client_ca_file");
     }
   }
   if (!names && authentication.allowed_clients != std::vector<std::string>{"*"}) {
-    return absl::InvalidArgumentError(
+    return InvalidArgument(
         "authentication.allowed_clients: clients have no names without authentication.token_file "
         "and tls.client_ca_file");
   }
   if (settings.http_inference() && !settings.tls().client_ca_file().empty()) {
-    return absl::InvalidArgumentError(
+    return InvalidArgument(
         "http_inference: with tls.client_ca_file the gRPC port wants certificates, for which the "
         "HTTP port does not ask");
   }
   if (settings.admin_address().empty()) {
-    if (settings.has_admin_tls()) return absl::InvalidArgumentError("admin_tls: no admin_address");
+    if (settings.has_admin_tls()) return InvalidArgument("admin_tls: no admin_address");
     if (!authentication.admin_clients.empty()) {
-      return absl::InvalidArgumentError("authentication.admin_clients: no admin_address");
+      return InvalidArgument("authentication.admin_clients: no admin_address");
     }
   }
   if (!authentication.admin_clients.empty() && !tokens &&
       settings.admin_tls().client_ca_file().empty()) {
-    return absl::InvalidArgumentError(
+    return InvalidArgument(
         "authentication.admin_clients: clients have no names without authentication.token_file and "
         "admin_tls.client_ca_file");
   }
@@ -158,8 +158,7 @@ absl::Status CheckPorts(const config::ServerConfig& settings) {
       const Endpoint &a = ports[j].second, &b = ports[i].second;
       if (a.port == 0 || a.port != b.port) continue;
       if (a.address != b.address && !everywhere(a.address) && !everywhere(b.address)) continue;
-      return absl::InvalidArgumentError(
-          absl::StrCat(ports[j].first, " and ", ports[i].first, " are both ", a.port));
+      return InvalidArgument(ports[j].first, " and ", ports[i].first, " are both ", a.port);
     }
   }
   return absl::OkStatus();
@@ -179,8 +178,7 @@ absl::Status CheckPlaces(const Options& options) {
   const std::string& admin = settings.admin_address();
   const std::string socket(absl::StartsWith(admin, "unix:") ? admin.substr(5) : "");
   if (std::filesystem::exists(socket, ignored) && !std::filesystem::is_socket(socket, ignored)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("admin_address: ", socket, ": what is there is no socket"));
+    return InvalidArgument("admin_address: ", socket, ": what is there is no socket");
   }
   // Made at the start, where it can be.
   std::filesystem::path recordings = settings.recorder().directory();
@@ -200,8 +198,7 @@ absl::Status CheckPlaces(const Options& options) {
         (std::filesystem::is_directory(path, ignored) && access(path.c_str(), W_OK | X_OK) == 0)) {
       continue;
     }
-    return absl::InvalidArgumentError(
-        absl::StrCat(setting, ": ", path, " is no directory that can be written to"));
+    return InvalidArgument(setting, ": ", path, " is no directory that can be written to");
   }
   const std::string& fold = settings.deltas().fold_directory();
   return fold.empty() ? absl::OkStatus()
@@ -212,34 +209,33 @@ absl::Status CheckAll(Options& options) {
   const config::ServerConfig& settings = options.settings;
   const config::Limits& limits = settings.limits();
   if (settings.model_repository().empty() && options.models.empty()) {
-    return absl::InvalidArgumentError(
+    return InvalidArgument(
         "nothing to serve: want --model_repository=DIR, or model_repository or models in the "
         "configuration");
   }
   for (ModelConfig& model : options.models) {
     if (!model.base_path.empty()) continue;
     if (settings.model_repository().empty()) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "model \"", model.name, "\": no base_path, and no model_repository to find it in"));
+      return InvalidArgument("model \"", model.name,
+                             "\": no base_path, and no model_repository to find it in");
     }
     model.base_path = absl::StrCat(settings.model_repository(), "/", model.name);
   }
   if (limits.max_queued_rows() < limits.max_ads()) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "limits.max_queued_rows: ", limits.max_queued_rows(), " is less than limits.max_ads, ",
-        limits.max_ads(), ": the largest request could never wait"));
+    return InvalidArgument("limits.max_queued_rows: ", limits.max_queued_rows(),
+                           " is less than limits.max_ads, ", limits.max_ads(),
+                           ": the largest request could never wait");
   }
   if (settings.connections().memory_quota_bytes() < int64_t{4} * limits.max_message_bytes()) {
-    return absl::InvalidArgumentError(absl::StrCat(
+    return InvalidArgument(
         "connections.memory_quota_bytes: ", settings.connections().memory_quota_bytes(),
-        " is less than four times limits.max_message_bytes, ", limits.max_message_bytes()));
+        " is less than four times limits.max_message_bytes, ", limits.max_message_bytes());
   }
   RETURN_IF_ERROR(CheckPorts(settings));
   std::set<std::string> clusters;
   for (const config::RedisCluster& cluster : settings.redis_clusters()) {
     if (clusters.insert(cluster.name()).second) continue;
-    return absl::InvalidArgumentError(
-        absl::StrCat("redis_clusters: \"", cluster.name(), "\" is there twice"));
+    return InvalidArgument("redis_clusters: \"", cluster.name(), "\" is there twice");
   }
   return CheckSecurity(options);
 }
@@ -296,7 +292,7 @@ absl::StatusOr<Options> LoadOptions(const Flags& flags) {
 
 absl::StatusOr<ModelChange> ReadConfigure(const Options& options) {
   if (options.config_file.empty()) {
-    return absl::FailedPreconditionError(
+    return FailedPrecondition(
         "the daemon was started without --config: there is no configuration to reload");
   }
   ASSIGN_OR_RETURN(const std::string text, ReadTextFile(options.config_file));

@@ -17,6 +17,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "base/errors.h"
 #include "base/host_port.h"
 #include "base/text.h"
 #include "engine/weights/proto_file.h"
@@ -56,7 +57,7 @@ class Errors final : public pb::io::ErrorCollector {
   }
   absl::Status ToStatus() const {
     if (errors_.empty()) return absl::OkStatus();
-    return absl::InvalidArgumentError(absl::StrJoin(errors_, "\n"));
+    return InvalidArgument(absl::StrJoin(errors_, "\n"));
   }
 
  private:
@@ -328,11 +329,10 @@ absl::Status SetSetting(absl::string_view path, const std::string& value, pb::Me
   } else if (int number = 0; absl::SimpleAtoi(value, &number) && absl::StrCat(number) == value) {
     reflection.SetInt32(at, field, number);
   } else {
-    return absl::InvalidArgumentError(
-        absl::StrCat("\"", value, "\", want a number in ", Wanted(*field)));
+    return InvalidArgument("\"", value, "\", want a number in ", Wanted(*field));
   }
   const std::string why = Refusal(*at, *field, -1);
-  return why.empty() ? absl::OkStatus() : absl::InvalidArgumentError(why);
+  return why.empty() ? absl::OkStatus() : InvalidArgument(why);
 }
 
 void FillDefaults(pb::Message& message) {
@@ -366,8 +366,8 @@ void FillDefaults(pb::Message& message) {
 
 absl::Status CheckName(absl::string_view field, absl::string_view name) {
   if (IsName(name)) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat(field, ": ", WithWanted(name.empty() ? "empty" : Quote(name), kWantedName)));
+  return InvalidArgument(field, ": ",
+                         WithWanted(name.empty() ? "empty" : Quote(name), kWantedName));
 }
 
 }  // namespace ulfd::server

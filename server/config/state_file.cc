@@ -7,8 +7,8 @@
 #include <cerrno>
 #include <chrono>
 
-#include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
+#include "base/errors.h"
 #include "base/status_macros.h"
 #include "base/text.h"
 #include "base/text_file.h"
@@ -86,8 +86,7 @@ absl::StatusOr<OperatorStates> ReadStateFile(const std::string& path) {
       text, path, [](const SettingsPlace&) {}, file));
   for (const state::ModelState& model : file.models()) {
     if (!states.emplace(model.name(), FromMessage(model)).second) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(path, ": model ", Quote(model.name()), " is there twice"));
+      return InvalidArgument(path, ": model ", Quote(model.name()), " is there twice");
     }
   }
   return states;
@@ -100,8 +99,7 @@ absl::Status WriteStateFile(const std::string& path, const OperatorStates& state
   google::protobuf::TextFormat::PrintToString(file, &text);
   text.insert(0, kHeader);
   if (const auto bytes = static_cast<int64_t>(text.size()); bytes > kMostBytes) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat(path, ": would have ", bytes, " bytes, want at most ", kMostBytes));
+    return ResourceExhausted(path, ": would have ", bytes, " bytes, want at most ", kMostBytes);
   }
   return WriteTextFile(path, text);
 }

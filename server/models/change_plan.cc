@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/errors.h"
 #include "base/status_macros.h"
 
 namespace ulfd::server {
@@ -56,7 +57,7 @@ class Planner {
       case ModelChange::Kind::kConfigure:
         break;
     }
-    return absl::InternalError("not a change of one model");
+    return Internal("not a change of one model");
   }
 
   absl::StatusOr<ModelEntry*> FindModel() {
@@ -66,17 +67,15 @@ class Planner {
     if (entry != nullptr) return entry;
     std::vector<std::string> names;
     for (const auto& [name, known] : table_.entries()) names.push_back(name);
-    return absl::NotFoundError(
-        absl::StrCat(Quoted(change_.name), " is unknown; models: ", absl::StrJoin(names, ", ")));
+    return NotFound(Quoted(change_.name), " is unknown; models: ", absl::StrJoin(names, ", "));
   }
 
   // The version must serve what its directory holds when the change is done.
   absl::Status Want(ModelEntry& entry, int64_t version, ModelOutcome& outcome) {
     const VersionWatch* watch = entry.FindWatch(version);
     if (watch == nullptr || (!watch->present() && watch->serving() == nullptr)) {
-      return absl::NotFoundError(absl::StrCat(Quoted(entry.config().name), " has no version ",
-                                              version, " in ", entry.config().base_path,
-                                              "; versions: ", VersionNumbers(entry)));
+      return NotFound(Quoted(entry.config().name), " has no version ", version, " in ",
+                      entry.config().base_path, "; versions: ", VersionNumbers(entry));
     }
     if (!watch->present() || watch->serves_newest()) {
       outcome.versions.push_back({version, Outcome::kAlreadyServing, absl::OkStatus()});
@@ -95,8 +94,7 @@ class Planner {
       entry.EndHolds();
       versions = entry.Wanted(now_);
       if (versions.empty()) {
-        return absl::NotFoundError(
-            absl::StrCat(Quoted(change_.name), " has no version in ", entry.config().base_path));
+        return NotFound(Quoted(change_.name), " has no version in ", entry.config().base_path);
       }
     }
     for (const int64_t version : versions) {
@@ -116,9 +114,8 @@ class Planner {
   absl::Status CheckUnlabelled(const ModelEntry& entry, int64_t version) const {
     for (const auto& [label, labelled] : entry.config().labels) {
       if (labelled != version) continue;
-      return absl::FailedPreconditionError(absl::StrCat(Quoted(change_.name), ": label \"", label,
-                                                        "\" names version ", version,
-                                                        "; SetLabel moves it or takes it away"));
+      return FailedPrecondition(Quoted(change_.name), ": label \"", label, "\" names version ",
+                                version, "; SetLabel moves it or takes it away");
     }
     return absl::OkStatus();
   }
@@ -131,8 +128,8 @@ class Planner {
     const int64_t version = *change_.version;
     const VersionWatch* watch = entry.FindWatch(version);
     if (watch == nullptr) {
-      return absl::NotFoundError(absl::StrCat(Quoted(change_.name), " has no version ", version,
-                                              "; versions: ", VersionNumbers(entry)));
+      return NotFound(Quoted(change_.name), " has no version ", version,
+                      "; versions: ", VersionNumbers(entry));
     }
     RETURN_IF_ERROR(CheckUnlabelled(entry, version));
     const auto& all = entry.versions();
@@ -140,10 +137,10 @@ class Planner {
       return other.first != version && other.second.serving() != nullptr;
     });
     if (watch->serving() != nullptr && !others) {
-      return absl::FailedPreconditionError(absl::StrCat(
+      return FailedPrecondition(
           Quoted(change_.name), ": version ", version,
           " is the only one that serves; Rollback goes to another one, and UnloadModel without a "
-          "version unloads the model"));
+          "version unloads the model");
     }
     entry.Hold(version);
     return absl::OkStatus();
@@ -158,8 +155,7 @@ class Planner {
         entry.RemoveLabel(change_.label);
         return absl::OkStatus();
       }
-      return absl::NotFoundError(
-          absl::StrCat(Quoted(change_.name), " has no label \"", change_.label, "\""));
+      return NotFound(Quoted(change_.name), " has no label \"", change_.label, "\"");
     }
     entry.EndHold(*change_.version);
     entry.SetLabel(change_.label, *change_.version);
@@ -170,16 +166,15 @@ class Planner {
     const ServedVersions served = entry.Served();
     const ModelHandle* present = served.Default();
     if (present == nullptr) {
-      return absl::FailedPreconditionError(
-          absl::StrCat(Quoted(change_.name), " serves nothing that one could roll back from"));
+      return FailedPrecondition(Quoted(change_.name),
+                                " serves nothing that one could roll back from");
     }
     const int64_t from = (*present)->version;
     if (change_.epoch.has_value()) return GoToEpoch(entry, from);
     const std::optional<int64_t> to = change_.version ? change_.version : entry.Previous();
     if (!to.has_value()) {
-      return absl::FailedPreconditionError(absl::StrCat(Quoted(change_.name),
-                                                        ": no version to go back to from ", from,
-                                                        "; versions: ", VersionNumbers(entry)));
+      return FailedPrecondition(Quoted(change_.name), ": no version to go back to from ", from,
+                                "; versions: ", VersionNumbers(entry));
     }
     plan_.from_version = from;
     plan_.to_version = to;
@@ -190,9 +185,9 @@ class Planner {
       return Want(entry, *to, plan_.models[0]);
     }
     if (*to >= from) {
-      return absl::FailedPreconditionError(absl::StrCat(
+      return FailedPrecondition(
           Quoted(change_.name), ": version ", *to, " is not below ", from,
-          ", which serves; without the label \"stable\" a roll-back can only go down"));
+          ", which serves; without the label \"stable\" a roll-back can only go down");
     }
     std::vector<int64_t> above;
     for (const auto& [version, watch] : entry.versions()) {
@@ -201,10 +196,10 @@ class Planner {
     for (const int64_t version : above) {
       RETURN_IF_ERROR(CheckUnlabelled(entry, version));
       entry.Unpin(version);
-      entry.watch(version).Reject(absl::FailedPreconditionError(
-          absl::StrCat("rolled back to version ", *to,
-                       " by an operator; not served again until its content changes or LoadModel "
-                       "asks for it")));
+      entry.watch(version).Reject(FailedPrecondition(
+          "rolled back to version ", *to,
+          " by an operator; not served again until its content changes or LoadModel "
+          "asks for it"));
       plan_.rejected.push_back({change_.name, version});
     }
     entry.Pin(*to, now_);
@@ -217,14 +212,13 @@ class Planner {
     plan_.from_version = plan_.to_version = version;
     VersionWatch* watch = entry.FindWatch(version);
     if (watch == nullptr || watch->serving() == nullptr) {
-      return absl::FailedPreconditionError(
-          absl::StrCat(Quoted(change_.name), ": version ", version, " does not serve"));
+      return FailedPrecondition(Quoted(change_.name), ": version ", version, " does not serve");
     }
     watch->LimitEpoch(epoch);
     const std::vector<engine::EpochMark> wanted = watch->WantedEpochs();
     if (epoch != 0 && (wanted.empty() || wanted.back().epoch != epoch)) {
-      return absl::NotFoundError(absl::StrCat(Quoted(change_.name), " v", version, ": no epoch ",
-                                              epoch, " in its directory"));
+      return NotFound(Quoted(change_.name), " v", version, ": no epoch ", epoch,
+                      " in its directory");
     }
     return Want(entry, version, plan_.models[0]);
   }
@@ -269,8 +263,7 @@ class Planner {
     ModelOutcome outcome{.name = config.name};
     const std::vector<int64_t> versions = entry->Wanted(now_);
     if (versions.empty() && config.required) {
-      outcome.error = absl::NotFoundError(
-          absl::StrCat(Quoted(config.name), " has no version in ", config.base_path));
+      outcome.error = NotFound(Quoted(config.name), " has no version in ", config.base_path);
     }
     for (const int64_t version : versions) {
       const VersionWatch* watch = entry->FindWatch(version);

@@ -8,6 +8,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "base/errors.h"
 #include "base/file.h"
 #include "base/memory_limit.h"
 #include "base/status_macros.h"
@@ -82,10 +83,9 @@ absl::StatusOr<MemoryEstimate> EstimateMemory(const std::string& directory,
 absl::Status CheckMemory(int64_t needed, bool about, int64_t held, int64_t budget) {
   const int64_t together = Sum(needed, held);
   if (together <= budget) return absl::OkStatus();
-  return absl::ResourceExhaustedError(
-      absl::StrCat("needs ", about ? "about " : "", Megabytes(needed), " beside the ",
-                   Megabytes(held), " that models hold now: ", Megabytes(together),
-                   " together, memory_budget_bytes allows ", Megabytes(budget)));
+  return ResourceExhausted("needs ", about ? "about " : "", Megabytes(needed), " beside the ",
+                           Megabytes(held), " that models hold now: ", Megabytes(together),
+                           " together, memory_budget_bytes allows ", Megabytes(budget));
 }
 
 }  // namespace ulfd::server

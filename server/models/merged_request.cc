@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
+#include "base/errors.h"
 #include "base/status_macros.h"
 
 namespace ulfd::server {
@@ -17,7 +17,7 @@ using engine::ModelInfo;
 using engine::Tensor;
 
 absl::Status DoNotFit(const InputInfo& input, absl::string_view why) {
-  return absl::InvalidArgumentError(absl::StrCat("input \"", input.name, "\": ", why));
+  return InvalidArgument("input \"", input.name, "\": ", why);
 }
 
 template <typename T>
@@ -71,8 +71,7 @@ absl::Status MergedRequest::Arrange(const engine::Model& model, absl::Span<const
     for (const engine::NamedTensor& input : parts[p].inputs) {
       const int index = model.FindInput(input.name);
       if (index < 0 || columns_[index][p] != nullptr) {
-        return absl::InvalidArgumentError(
-            absl::StrCat("input \"", input.name, "\": unknown, or given twice"));
+        return InvalidArgument("input \"", input.name, "\": unknown, or given twice");
       }
       columns_[index][p] = &input.tensor;
     }
@@ -202,9 +201,8 @@ absl::Status MergedRequest::Cut(const ModelInfo& info, const engine::RunResult& 
     const bool of_users = info.outputs[o].level == Level::kUser;
     const int64_t rows = of_users ? users : begins_.back();
     if (from.dims.empty() || from.dims[0] != rows) {
-      return absl::InternalError(
-          absl::StrCat("output \"", info.outputs[o].name, "\" of a batch of ", users,
-                       " users: shape ", engine::ToString(from.dims), ", want ", rows, " rows"));
+      return Internal("output \"", info.outputs[o].name, "\" of a batch of ", users,
+                      " users: shape ", engine::ToString(from.dims), ", want ", rows, " rows");
     }
     to.dims[0] = of_users ? 1 : ads_[index];
     if (rows == 0) continue;

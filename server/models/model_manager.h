@@ -22,6 +22,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "base/errors.h"
 #include "base/mutex.h"
 #include "server/models/change_plan.h"
 #include "server/models/hot_ids.h"
@@ -108,7 +109,7 @@ class ModelManager final : public ModelLookup {
     MutexLock lock(snapshot_mu_);
     return snapshot_;
   }
-  static absl::Status Stopping() { return absl::UnavailableError("the model manager is stopping"); }
+  static absl::Status Stopping() { return Unavailable("the model manager is stopping"); }
   void PollLoop();
   void LoaderLoop();
   // At the repository.  Whether it was possible: there may be no memory for all that lies there.

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/errors.h"
 #include "base/load_scope.h"
 #include "base/status_macros.h"
 #include "server/models/model_manager.h"
@@ -35,8 +36,7 @@ void ModelManager::Apply(std::function<absl::StatusOr<ModelChange>()> make,
     if (stopping_) {
       refused = Stopping();
     } else if (changes_.size() >= kMaxChanges) {
-      refused = absl::ResourceExhaustedError(
-          absl::StrCat(changes_.size(), " changes wait already, limit ", kMaxChanges));
+      refused = ResourceExhausted(changes_.size(), " changes wait already, limit ", kMaxChanges);
     } else {
       changes_.push_back({std::move(make), std::move(done)});
       work_.NotifyAll();

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/errors.h"
 #include "base/status_macros.h"
 #include "server/models/memory_budget.h"
 
@@ -18,9 +19,9 @@ absl::Status CheckLabels(const ModelConfig& model, const std::string& what) {
   const std::vector<int64_t>& specific = model.policy.specific;
   for (const auto& [label, version] : model.labels) {
     if (!specific.empty() && std::count(specific.begin(), specific.end(), version) == 0) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          what, ": label \"", label, "\" names version ", version,
-          ", which is not among the specific versions ", absl::StrJoin(specific, ", ")));
+      return InvalidArgument(what, ": label \"", label, "\" names version ", version,
+                             ", which is not among the specific versions ",
+                             absl::StrJoin(specific, ", "));
     }
   }
   return absl::OkStatus();
@@ -30,7 +31,7 @@ absl::Status CheckLabels(const ModelConfig& model, const std::string& what) {
 
 absl::Status CompleteOptions(ModelManagerOptions& options) {
   if (options.repository.empty() && options.models.empty()) {
-    return absl::InvalidArgumentError("neither a model repository nor a model is given");
+    return InvalidArgument("neither a model repository nor a model is given");
   }
   while (options.repository.size() > 1 && options.repository.back() == '/') {
     options.repository.pop_back();
@@ -38,15 +39,13 @@ absl::Status CompleteOptions(ModelManagerOptions& options) {
   struct stat info;
   if (!options.repository.empty() &&
       (stat(options.repository.c_str(), &info) != 0 || !S_ISDIR(info.st_mode))) {
-    return absl::NotFoundError(
-        absl::StrCat("model repository: directory ", options.repository, " does not exist"));
+    return NotFound("model repository: directory ", options.repository, " does not exist");
   }
   for (ModelConfig& model : options.models) {
     const std::string what = absl::StrCat("model \"", model.name, "\"");
     if (model.base_path.empty()) {
       if (options.repository.empty()) {
-        return absl::InvalidArgumentError(
-            absl::StrCat(what, " has no base_path, and there is no model repository"));
+        return InvalidArgument(what, " has no base_path, and there is no model repository");
       }
       model.base_path = absl::StrCat(options.repository, "/", model.name);
     }

@@ -19,6 +19,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/strip.h"
+#include "base/errors.h"
 #include "base/load_scope.h"
 #include "base/status_macros.h"
 #include "base/text_file.h"
@@ -85,17 +86,15 @@ absl::StatusOr<std::unique_ptr<OnnxConversion>> OnnxConversion::Create(std::stri
   const fs::path self = fs::read_symlink("/proc/self/exe", error);
   const std::string program = (self.parent_path() / "ulf-convert").string();
   if (access(program.c_str(), X_OK) != 0) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("converted_directory: ", program, ": ", strerror(errno)));
+    return FailedPrecondition("converted_directory: ", program, ": ", strerror(errno));
   }
   RETURN_IF_ERROR(CheckUsable(directory, absl::StatusCode::kFailedPrecondition));
   std::unique_ptr<OnnxConversion> conversion(new OnnxConversion(std::move(directory), program));
   conversion->RemoveLeftovers("", "");
   return conversion;
 #else
-  return absl::UnimplementedError(
-      absl::StrCat("converted_directory: \"", directory,
-                   "\": this build does not convert model.onnx (ULFD_ONNX)"));
+  return Unimplemented("converted_directory: \"", directory,
+                       "\": this build does not convert model.onnx (ULFD_ONNX)");
 #endif
 }
 
@@ -126,11 +125,11 @@ absl::Status OnnxConversion::Run(const std::string& source, const std::string& o
   }
   ASSIGN_OR_RETURN(const ChildResult result, RunChild(std::move(argv), bounds));
   if (result.signal == SIGKILL) {
-    return absl::UnavailableError(absl::StrCat(program_, ": was killed"));
+    return Unavailable(program_, ": was killed");
   }
   if (result.signal != 0) {
-    return absl::InvalidArgumentError(absl::StrCat(source, "/", engine::kOnnxFile, ": ", program_,
-                                                   " ended by signal ", result.signal));
+    return InvalidArgument(source, "/", engine::kOnnxFile, ": ", program_, " ended by signal ",
+                           result.signal);
   }
   if (result.exit_code == 0) return absl::OkStatus();
   if (result.exit_code == kNoMemory && load != nullptr) {
@@ -141,8 +140,7 @@ absl::Status OnnxConversion::Run(const std::string& source, const std::string& o
   absl::ConsumePrefix(&why, "ulf convert: ");
   while (absl::ConsumeSuffix(&why, "\n")) continue;
   const std::string line = absl::StrReplaceAll(why, {{"\n  ", "; "}, {"\n", "; "}});
-  return result.exit_code == kModelFailed ? absl::InvalidArgumentError(line)
-                                          : absl::UnavailableError(line);
+  return result.exit_code == kModelFailed ? InvalidArgument(line) : Unavailable(line);
 }
 
 void OnnxConversion::RemoveLeftovers(const std::string& source, const std::string& kept) const {
@@ -167,9 +165,8 @@ absl::StatusOr<std::string> OnnxConversion::Convert(const std::string& source,
   RETURN_IF_ERROR(CheckUsable(directory_, absl::StatusCode::kUnavailable));
   std::error_code error;
   if (fs::exists(absl::StrCat(source, "/", engine::kManifestFile), error)) {
-    return absl::InvalidArgumentError(absl::StrCat(source, "/", engine::kManifestFile,
-                                                   ": is not read beside ", engine::kOnnxFile,
-                                                   ", want only what the converter writes"));
+    return InvalidArgument(source, "/", engine::kManifestFile, ": is not read beside ",
+                           engine::kOnnxFile, ", want only what the converter writes");
   }
   ASSIGN_OR_RETURN(const std::string content, HashVersionDirectory(source, rules));
   // Files that change while they are read are converted under the hash of others: what one owner
@@ -188,7 +185,7 @@ absl::StatusOr<std::string> OnnxConversion::Convert(const std::string& source,
     RETURN_IF_ERROR(Run(source, out, rules));
     RETURN_IF_ERROR(WriteTextFile(absl::StrCat(out, "/", kSourceFile), line));
     fs::rename(out, made, error);
-    if (error) return absl::UnavailableError(absl::StrCat(made, ": ", error.message()));
+    if (error) return Unavailable(made, ": ", error.message());
   } else {
     RETURN_IF_ERROR(WriteTextFile(absl::StrCat(made, "/", kSourceFile), line));
   }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "base/errors.h"
 #include "base/load_scope.h"
 #include "base/status_macros.h"
 #include "engine/directory/model_directory.h"
@@ -14,7 +15,7 @@
 
 namespace ulfd::server {
 
-absl::Status RolledBack() { return absl::FailedPreconditionError("rolled back by an operator"); }
+absl::Status RolledBack() { return FailedPrecondition("rolled back by an operator"); }
 
 void Quarantine::Add(QuarantinedContent content) {
   const std::string hash = content.content_hash;
@@ -52,7 +53,7 @@ absl::StatusOr<std::string> HashVersionDirectory(const std::string& directory,
     if (entry.kind == engine::TreeEntry::Kind::kOutside) outside.push_back(entry.name);
   }));
   if (bytes == most) {
-    return absl::ResourceExhaustedError(absl::StrCat(directory, ": at least ", most, " bytes"));
+    return ResourceExhausted(directory, ": at least ", most, " bytes");
   }
   std::sort(names.begin(), names.end());
   std::sort(outside.begin(), outside.end());

@@ -8,6 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "base/errors.h"
 #include "base/model_version.h"
 #include "base/status_macros.h"
 #include "base/text.h"
@@ -29,9 +30,9 @@ absl::StatusOr<std::vector<Entry>> ListDirectory(const std::string& path,
   absl::StatusOr<std::vector<std::string>> names = engine::ListNames(path, kMaxEntries, names_left);
   const absl::Status& listed = names.status();
   if (absl::IsNotFound(listed) || absl::IsFailedPrecondition(listed)) {
-    return absl::NotFoundError(absl::StrCat("directory ", path, " does not exist"));
+    return NotFound("directory ", path, " does not exist");
   }
-  if (absl::IsOutOfRange(listed)) return absl::FailedPreconditionError(listed.message());
+  if (absl::IsOutOfRange(listed)) return FailedPrecondition(listed.message());
   RETURN_IF_ERROR(listed);
   std::vector<Entry> entries;
   for (std::string& name : *names) {
@@ -84,7 +85,7 @@ absl::StatusOr<VersionList> ListVersionsOrWhy(const std::string& base_path, int6
   struct stat info;
   const std::string above(base_path, 0, std::max<size_t>(base_path.find_last_of('/') + 1, 1) - 1);
   if (absl::IsNotFound(list.status()) && !above.empty() && stat(above.c_str(), &info) != 0) {
-    return absl::UnavailableError(absl::StrCat("directory ", above, " does not exist"));
+    return Unavailable("directory ", above, " does not exist");
   }
   return list;
 }
@@ -147,9 +148,8 @@ absl::StatusOr<std::vector<std::string>> RepositoryScanner::ListRepository() con
   ASSIGN_OR_RETURN(std::vector<std::string> names, ListModelDirectories(repository_));
   struct stat info;
   if (names.empty() && stat(repository_.c_str(), &info) == 0 && info.st_dev != device_) {
-    return absl::UnavailableError(
-        absl::StrCat("model repository ", repository_,
-                     " is empty and on another device than at the start: not mounted?"));
+    return Unavailable("model repository ", repository_,
+                       " is empty and on another device than at the start: not mounted?");
   }
   return names;
 }

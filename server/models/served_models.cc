@@ -6,6 +6,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/errors.h"
 #include "base/status_macros.h"
 #include "server/system/share.h"
 
@@ -43,30 +44,28 @@ absl::Status UnknownModel(const ServedModels& served, const ModelChoice& choice)
     }
     if (names.size() < kNamesInMessage) names.push_back(known);
   }
-  return absl::NotFoundError(absl::StrCat(
+  return NotFound(
       "model \"", choice.name, "\" is unknown; ",
-      served.models.empty() ? "the repository holds no model" : "models: " + Quoted(names, all)));
+      served.models.empty() ? "the repository holds no model" : "models: " + Quoted(names, all));
 }
 
 absl::Status UnknownLabel(const ServedVersions& model, const ModelChoice& choice) {
   if (model.labels.empty()) {
-    return absl::NotFoundError(absl::StrCat("model \"", choice.name, "\" has no label \"",
-                                            choice.label, "\"; it has no labels"));
+    return NotFound("model \"", choice.name, "\" has no label \"", choice.label,
+                    "\"; it has no labels");
   }
   std::vector<absl::string_view> labels;
   for (const auto& [label, version] : model.labels) {
     if (labels.size() < kNamesInMessage) labels.push_back(label);
   }
-  return absl::NotFoundError(absl::StrCat("model \"", choice.name, "\" has no label \"",
-                                          choice.label,
-                                          "\"; labels: ", Quoted(labels, model.labels.size())));
+  return NotFound("model \"", choice.name, "\" has no label \"", choice.label,
+                  "\"; labels: ", Quoted(labels, model.labels.size()));
 }
 
 absl::Status LabelNotPublished(const ServedVersions& model, const std::string& name,
                                const std::string& label, int64_t version) {
-  return absl::UnavailableError(
-      absl::StrCat("model \"", name, "\": label \"", label, "\" names version ", version,
-                   ", which is not published; published: ", Published(model)));
+  return Unavailable("model \"", name, "\": label \"", label, "\" names version ", version,
+                     ", which is not published; published: ", Published(model));
 }
 
 }  // namespace
@@ -124,17 +123,16 @@ absl::StatusOr<ModelHandle> ServedModels::Find(const ModelChoice& choice) const 
   if (found == models.end()) return UnknownModel(*this, choice);
   const ServedVersions& model = found->second;
   if (choice.version.has_value() && !choice.label.empty()) {
-    return absl::InvalidArgumentError(absl::StrCat("model \"", choice.name, "\": version ",
-                                                   *choice.version, " and label \"", choice.label,
-                                                   "\" are both set, want at most one"));
+    return InvalidArgument("model \"", choice.name, "\": version ", *choice.version,
+                           " and label \"", choice.label, "\" are both set, want at most one");
   }
   if (!choice.label.empty() && !model.labels.contains(choice.label)) {
     return UnknownLabel(model, choice);
   }
   if (model.versions.empty()) {
-    return absl::UnavailableError(
-        absl::StrCat("model \"", choice.name, "\" is known, but no version of it is published yet",
-                     model.waiting_for.empty() ? "" : ": ", model.waiting_for));
+    return Unavailable("model \"", choice.name,
+                       "\" is known, but no version of it is published yet",
+                       model.waiting_for.empty() ? "" : ": ", model.waiting_for);
   }
   if (!choice.label.empty()) {
     const int64_t version = model.labels.at(choice.label);
@@ -143,8 +141,8 @@ absl::StatusOr<ModelHandle> ServedModels::Find(const ModelChoice& choice) const 
   }
   if (choice.version.has_value()) {
     if (const ModelHandle* handle = model.Find(*choice.version)) return *handle;
-    return absl::NotFoundError(absl::StrCat("model \"", choice.name, "\" has no version ",
-                                            *choice.version, "; published: ", Published(model)));
+    return NotFound("model \"", choice.name, "\" has no version ", *choice.version,
+                    "; published: ", Published(model));
   }
   if (const ModelHandle* handle = model.Canary(choice.user_hash)) return *handle;
   if (const ModelHandle* handle = model.Default()) return *handle;

@@ -4,9 +4,8 @@
 #include <system_error>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
+#include "base/errors.h"
 #include "base/load_scope.h"
-#include "base/text.h"
 #include "engine/embedding/table_overlay.h"
 #include "server/system/memory_release.h"
 #include "server/system/threads.h"
@@ -63,8 +62,7 @@ void TableFolder::Fold(const std::string& directory, TableFold& fold) {
     return;
   }
   failed_[key] = fold.table->overlay()->rows();
-  fold.rows = Annotate(fold.rows.status(),
-                       absl::StrCat("table \"", fold.table->name(), "\" is not folded"));
+  fold.rows = Annotate(fold.rows.status(), "table \"", fold.table->name(), "\" is not folded");
 }
 
 std::optional<TableFold> TableFolder::FoldOne(const ServedModel& model,

@@ -10,6 +10,7 @@
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
+#include "base/errors.h"
 #include "base/status_macros.h"
 #include "base/text.h"
 #include "engine/directory/delta_directory.h"
@@ -247,11 +248,10 @@ absl::StatusOr<std::unique_ptr<ServedModel>> VersionLoader::LoadChecked(
   }
   if (job.want_epoch.has_value() && served->model->info().epoch != *job.want_epoch) {
     if (!outcome.refused_epochs.empty()) return outcome.refused_epochs.front().second;
-    return Named(
-        job,
-        absl::FailedPreconditionError(absl::StrCat(
-            "epoch ", *job.want_epoch, " cannot be reached from ", served->model->info().epoch)),
-        LoadReason::kContent);
+    return Named(job,
+                 FailedPrecondition("epoch ", *job.want_epoch, " cannot be reached from ",
+                                    served->model->info().epoch),
+                 LoadReason::kContent);
   }
   if (served->model == nullptr) {
     served->lane = std::make_shared<Lane>(job.name, job.limits);
@@ -305,8 +305,7 @@ absl::Status VersionLoader::LimitReached(const LoadJob& job) const {
   // Where other models leave too little, there may be enough later; otherwise there never is.
   const bool always = options_.load_bounds.max_memory_bytes > 0 ||
                       (reaper_.held_bytes() == 0 && job.staged_bytes == 0);
-  return Named(job, always ? absl::FailedPreconditionError(why.message()) : why,
-               LoadReason::kMemory);
+  return Named(job, always ? FailedPrecondition(why.message()) : why, LoadReason::kMemory);
 }
 
 std::optional<LoadOutcome> VersionLoader::EndWithoutLoad(
@@ -322,16 +321,15 @@ std::optional<LoadOutcome> VersionLoader::EndWithoutLoad(
   if (!options_.convert && engine::IsOnnxDirectory(job.directory)) {
     return RefusedFor(
         Named(job,
-              absl::FailedPreconditionError(
+              FailedPrecondition(
                   "model.onnx: is converted where the configuration has a converted_directory"),
               LoadReason::kIncomplete));
   }
   if (!state->complete && !Converts(job)) {
-    return RefusedFor(
-        Named(job,
-              absl::FailedPreconditionError(absl::StrCat(
-                  "not complete, and no ", engine::kSuccessFile, ": ", state->missing)),
-              LoadReason::kIncomplete));
+    return RefusedFor(Named(
+        job,
+        FailedPrecondition("not complete, and no ", engine::kSuccessFile, ": ", state->missing),
+        LoadReason::kIncomplete));
   }
   return job.base == nullptr ? KnownBad(job, rules) : std::nullopt;
 }
@@ -362,7 +360,7 @@ LoadOutcome VersionLoader::Load(const LoadJob& job, bool gives_way) const {
   }
   if (ended.has_value()) return *std::move(ended);
   // Known before the last look at the files, so that it is the hash of what was tried.
-  absl::StatusOr<std::string> hash = absl::NotFoundError("");
+  absl::StatusOr<std::string> hash = NotFound("");
   const bool of_base = job.base == nullptr;
   if (of_base && engine::IsContentError(served.status())) {
     const LoadScope scope(limits);

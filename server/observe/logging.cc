@@ -12,6 +12,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "base/errors.h"
 #include "base/text.h"
 #include "server/observe/log_sink.h"
 
@@ -123,14 +124,13 @@ absl::StatusOr<LogLevel> ParseLogLevel(absl::string_view word) {
   if (word == "info") return LogLevel::kInfo;
   if (word == "warning") return LogLevel::kWarning;
   if (word == "error") return LogLevel::kError;
-  return absl::InvalidArgumentError(
-      absl::StrCat("\"", word, "\", want debug, info, warning or error"));
+  return InvalidArgument("\"", word, "\", want debug, info, warning or error");
 }
 
 absl::StatusOr<LogFormat> ParseLogFormat(absl::string_view word) {
   if (word == "text") return LogFormat::kText;
   if (word == "json") return LogFormat::kJson;
-  return absl::InvalidArgumentError(absl::StrCat("\"", word, "\", want text or json"));
+  return InvalidArgument("\"", word, "\", want text or json");
 }
 
 }  // namespace ulfd::server

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/errors.h"
 #include "base/load_scope.h"
 #include "base/status_macros.h"
 #include "server/system/share.h"
@@ -39,9 +40,8 @@ absl::StatusOr<std::unique_ptr<Recorder>> Recorder::CreateWithoutThread(Recorder
   std::error_code error;
   std::filesystem::create_directories(options.directory, error);
   if (error || access(options.directory.c_str(), W_OK | X_OK) != 0) {
-    return absl::UnavailableError(absl::StrCat("recorder.directory: ", options.directory,
-                                               ": cannot write there",
-                                               error ? absl::StrCat(": ", error.message()) : ""));
+    return Unavailable("recorder.directory: ", options.directory, ": cannot write there",
+                       error ? absl::StrCat(": ", error.message()) : "");
   }
   return std::unique_ptr<Recorder>(new Recorder(std::move(options), clock, std::move(on_change)));
 }

@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "absl/strings/match.h"
-#include "absl/strings/str_cat.h"
+#include "base/errors.h"
 #include "base/status_macros.h"
 #include "server/rpc/grpc_memory.h"
 #include "server/rpc/header_limit.h"
@@ -105,8 +105,7 @@ absl::StatusOr<std::unique_ptr<GrpcListener>> GrpcListener::Create(
   listener->entrance_ = builder.experimental().AddExternalConnectionAcceptor(
       External::FROM_FD, listener->credentials_);
   if (!listener->Serve(builder, settings, services, threads)) {
-    return absl::UnavailableError(
-        absl::StrCat("gRPC does not start on ", address, ":", port, ", see the log above"));
+    return Unavailable("gRPC does not start on ", address, ":", port, ", see the log above");
   }
   AcceptorOptions acceptor;
   acceptor.max_connections = MaxConnections(settings, logger);
@@ -129,7 +128,7 @@ absl::StatusOr<std::unique_ptr<GrpcListener>> GrpcListener::CreateOnSocket(
   // gRPC would take the socket away from whoever has it.
   const std::string path = address.substr(std::strlen(kUnixPrefix));
   if (const std::string why = TakenBy(path); !why.empty()) {
-    return absl::UnavailableError(absl::StrCat("cannot listen on ", address, " for gRPC: ", why));
+    return Unavailable("cannot listen on ", address, " for gRPC: ", why);
   }
   auto listener = std::unique_ptr<GrpcListener>(new GrpcListener());
   listener->credentials_ = MakeCredentials(security, /*unix_socket=*/true);
@@ -139,8 +138,7 @@ absl::StatusOr<std::unique_ptr<GrpcListener>> GrpcListener::CreateOnSocket(
   int bound = 0;
   builder.AddListeningPort(address, listener->credentials_, &bound);
   if (!listener->Serve(builder, settings, services, threads) || bound == 0) {
-    return absl::UnavailableError(
-        absl::StrCat("cannot listen on ", address, " for gRPC, see the log above"));
+    return Unavailable("cannot listen on ", address, " for gRPC, see the log above");
   }
   return listener;
 }

@@ -13,6 +13,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
+#include "base/errors.h"
 #include "base/mutex.h"
 
 struct grpc_metadata_batch;
@@ -127,7 +128,7 @@ absl::Status HPackParser::Parse(const grpc_slice& slice, bool is_last) {
       ulfd::server::OfLibrary<absl::Status(HPackParser*, const grpc_slice&, bool)>(
           "_ZN9grpc_core11HPackParser5ParseERK10grpc_sliceb");
   if (ulfd::server::FramesOf(this) > ulfd::server::MostUnended()) {
-    return absl::ResourceExhaustedError("headers go on over too many frames");
+    return ulfd::ResourceExhausted("headers go on over too many frames");
   }
   return parse(this, slice, is_last);
 }

@@ -9,8 +9,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "base/errors.h"
 #include "base/status_macros.h"
-#include "base/text.h"
 #include "base/text_file.h"
 #include "server/config/options.h"
 
@@ -22,10 +22,9 @@ using std::chrono::milliseconds;
 absl::StatusOr<std::unique_ptr<Reloaded<TlsMaterial>>> Watched(const char* name,
                                                                const TlsOptions& options) {
   if (!options.on()) return nullptr;
-  auto made =
-      Reloaded<TlsMaterial>::Create([options] { return ReadTlsMaterial(options, absl::Now()); });
-  if (!made.ok()) return Annotate(made.status(), name);
-  return made;
+  return Annotate(
+      Reloaded<TlsMaterial>::Create([options] { return ReadTlsMaterial(options, absl::Now()); }),
+      name);
 }
 
 absl::StatusOr<TokenTable> ReadTokens(const std::string& path) {

@@ -12,6 +12,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "base/errors.h"
 
 namespace ulfd::server {
 namespace {
@@ -125,9 +126,8 @@ class MessageScan::Walk {
   absl::StatusOr<MessagePrice> Price() {
     if (Message(&scan_.types_[0], kMaxDepth)) return price_;
     if (!error_.ok()) return error_;
-    return absl::InvalidArgumentError(absl::StrCat("not a message of type ",
-                                                   scan_.types_[0].descriptor->full_name(),
-                                                   ": wrong at byte ", in_.CurrentPosition()));
+    return InvalidArgument("not a message of type ", scan_.types_[0].descriptor->full_name(),
+                           ": wrong at byte ", in_.CurrentPosition());
   }
 
  private:
@@ -256,7 +256,7 @@ class MessageScan::Walk {
         field != nullptr  ? field->full_name()
         : type != nullptr ? absl::StrCat("field ", number, " of ", type->descriptor->full_name())
                           : absl::StrCat("field ", number, " of a group");
-    error_ = absl::ResourceExhaustedError(
+    error_ = ResourceExhausted(
         price_.fields > limits_.max_fields
             ? absl::StrCat(name, ": the message has more than ", limits_.max_fields,
                            " fields (limits.max_request_fields)")

@@ -6,6 +6,7 @@
 #include "absl/strings/cord.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "base/errors.h"
 
 namespace ulfd::server {
 
@@ -33,15 +34,13 @@ absl::string_view Name(ShedReason reason) {
 
 absl::Status Refuse(ShedReason reason, absl::string_view detail,
                     std::chrono::milliseconds retry_after) {
-  absl::Status status = absl::ResourceExhaustedError(absl::StrCat(Name(reason), ": ", detail));
+  absl::Status status = ResourceExhausted(Name(reason), ": ", detail);
   status.SetPayload(kRetryUrl, absl::Cord(absl::StrCat(retry_after.count())));
   status.SetPayload(kReasonUrl, absl::Cord(absl::StrCat(static_cast<int>(reason))));
   return status;
 }
 
-absl::Status ShuttingDown() {
-  return absl::UnavailableError("draining: the server is shutting down");
-}
+absl::Status ShuttingDown() { return Unavailable("draining: the server is shutting down"); }
 
 std::optional<std::chrono::milliseconds> RetryAfter(const absl::Status& status) {
   const std::optional<int64_t> ms = Number(status, kRetryUrl);

@@ -7,7 +7,7 @@
 #include <cstring>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
+#include "base/errors.h"
 #include "base/status_macros.h"
 #include "engine/tensor/onednn.h"
 #include "server/scheduler/refusal.h"
@@ -104,7 +104,7 @@ bool WorkerPool::MayStandIn() const {
 absl::Status WorkerPool::PrepareThread(int index) const {
   engine::UseOneThread();
   if (!engine::UsesOneThread()) {
-    return absl::InternalError("worker pool: OpenMP does not honour one thread per worker");
+    return Internal("worker pool: OpenMP does not honour one thread per worker");
   }
   pthread_setname_np(pthread_self(), "ulfd-worker");
   if (options_.cpus.empty()) return absl::OkStatus();
@@ -116,8 +116,8 @@ absl::Status WorkerPool::PrepareThread(int index) const {
   const int error = pthread_setaffinity_np(pthread_self(), size, set);
   CPU_FREE(set);
   if (error == 0) return absl::OkStatus();
-  return absl::InternalError(absl::StrCat("worker pool: cannot bind worker ", index, " to CPU ",
-                                          cpu, ": ", std::strerror(error)));
+  return Internal("worker pool: cannot bind worker ", index, " to CPU ", cpu, ": ",
+                  std::strerror(error));
 }
 
 void WorkerPool::Started(const absl::Status& status) {

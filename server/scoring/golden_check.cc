@@ -7,6 +7,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/bounded_parse.h"
+#include "base/errors.h"
 #include "base/file.h"
 #include "base/recording/recording_file.h"
 #include "base/recording/recording_reader.h"
@@ -37,9 +38,9 @@ absl::StatusOr<std::vector<std::string>> RecordingFiles(const std::string& direc
 
 absl::Status Compare(const ScorePair& pair, double tolerance) {
   if (engine::IsNear(pair.found, pair.recorded, tolerance)) return absl::OkStatus();
-  return absl::FailedPreconditionError(absl::StrCat(
-      "output \"", pair.output, "\" row ", pair.row, " column ", pair.column, ": found ",
-      pair.found, ", recorded ", pair.recorded, ", tolerance ", tolerance));
+  return FailedPrecondition("output \"", pair.output, "\" row ", pair.row, " column ", pair.column,
+                            ": found ", pair.found, ", recorded ", pair.recorded, ", tolerance ",
+                            tolerance);
 }
 
 // Yesterday's recordings are often put there to warm a version that was trained since.
@@ -64,8 +65,8 @@ absl::Status ForEachRecord(const std::string& path, const UseRecord& use,
     ASSIGN_OR_RETURN(const std::string content, ReadFile(path));
     Recording record;
     if (!ParseBounded(content, record) || record.api() == recording::v1::API_UNSPECIFIED) {
-      return absl::DataLossError(absl::StrCat(
-          path, ": neither a file of the recorder nor a serialised ulfd.recording.v1.Recording"));
+      return DataLoss(
+          path, ": neither a file of the recorder nor a serialised ulfd.recording.v1.Recording");
     }
     return use(record).status();
   }
@@ -78,8 +79,7 @@ absl::Status ForEachRecord(const std::string& path, const UseRecord& use,
     if (!go_on) return absl::OkStatus();
   }
   if (reader.damage().records > 0) {
-    return absl::DataLossError(
-        absl::StrCat(path, ": ", reader.damage().records, " damaged records"));
+    return DataLoss(path, ": ", reader.damage().records, " damaged records");
   }
   if (reader.damage().tail_bytes > 0) {
     notices.push_back(absl::StrCat(path, ": the last record is incomplete and was left out"));
@@ -114,8 +114,8 @@ absl::Status CheckRecordings(const engine::Model& model, const std::string& dire
       ++number;
       const absl::Status found = recorded.Run(record, model, limits, run, compare);
       if (found.ok()) return true;
-      return Annotate(found, absl::StrCat("golden scores: ", path, " record ", number,
-                                          OfOtherContent(record, model.info())));
+      return Annotate(found, "golden scores: ", path, " record ", number,
+                      OfOtherContent(record, model.info()));
     };
     RETURN_IF_ERROR(ForEachRecord(path, use, notices));
     if (enough) break;

@@ -15,6 +15,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/errors.h"
 #include "base/load_scope.h"
 #include "base/text.h"
 #include "server/observe/logging.h"
@@ -62,8 +63,7 @@ class Numbers {
       const double value =
           all_whole_ ? static_cast<double>(values_[i]) : std::bit_cast<double>(values_[i]);
       if (std::abs(value) > std::numeric_limits<float>::max()) {
-        return absl::InvalidArgumentError(
-            absl::StrCat("data[", i, "] is ", value, ", which is no FP32"));
+        return InvalidArgument("data[", i, "] is ", value, ", which is no FP32");
       }
       floats.Add(static_cast<float>(value));
     }
@@ -74,13 +74,11 @@ class Numbers {
   template <typename T, typename Field>
   absl::Status StoreWhole(Field& field) const {
     if (!all_whole_)
-      return absl::InvalidArgumentError(
-          "data: a fraction, or a number beyond 64 bits; want whole numbers");
+      return InvalidArgument("data: a fraction, or a number beyond 64 bits; want whole numbers");
     field.Reserve(static_cast<int>(values_.size()));
     for (size_t i = 0; i < values_.size(); ++i) {
       if (values_[i] != static_cast<T>(values_[i])) {
-        return absl::InvalidArgumentError(
-            absl::StrCat("data[", i, "] is ", values_[i], ", which is no INT32"));
+        return InvalidArgument("data[", i, "] is ", values_[i], ", which is no INT32");
       }
       field.Add(static_cast<T>(values_[i]));
     }
@@ -198,7 +196,7 @@ class BodyReader final : public nlohmann::json_sax<Json> {
   bool parse_error(std::size_t, const std::string&, const nlohmann::detail::exception& e) override {
     absl::string_view text = e.what();
     text.remove_prefix(std::min(text.size(), text.find("] ") + 2));  // "[json.exception...] "
-    status_ = absl::InvalidArgumentError(absl::StrCat("JSON: ", Printable(text, kMaxErrorText)));
+    status_ = InvalidArgument("JSON: ", Printable(text, kMaxErrorText));
     return false;
   }
 
@@ -230,8 +228,8 @@ class BodyReader final : public nlohmann::json_sax<Json> {
   }
   bool Count() {
     if (++fields_ <= limits_.max_fields) return true;
-    status_ = absl::ResourceExhaustedError(absl::StrCat("JSON: more than ", limits_.max_fields,
-                                                        " members (limits.max_request_fields)"));
+    status_ = ResourceExhausted("JSON: more than ", limits_.max_fields,
+                                " members (limits.max_request_fields)");
     return false;
   }
   bool Enter(Place place) {
@@ -240,7 +238,7 @@ class BodyReader final : public nlohmann::json_sax<Json> {
   }
   std::string Where() const;
   bool Fail(absl::string_view found) {
-    status_ = absl::InvalidArgumentError(absl::StrCat("JSON: ", found, " at ", Where()));
+    status_ = InvalidArgument("JSON: ", found, " at ", Where());
     return false;
   }
   bool Complain(const absl::Status& why) {
@@ -376,16 +374,15 @@ bool BodyReader::EndInput() {
   Input& read = input();
   const bool binary = binary_sizes_.back().has_value();
   if (binary && has_data_) {
-    return Complain(
-        absl::InvalidArgumentError("data: beside binary_data_size, want one of the two"));
+    return Complain(InvalidArgument("data: beside binary_data_size, want one of the two"));
   }
   if (binary) return true;
   if (!has_data_) {
-    return Complain(absl::InvalidArgumentError(
+    return Complain(InvalidArgument(
         "data: missing, and no number of at least 0 as parameters.binary_data_size"));
   }
   if (!nesting_.Fits(read.shape())) {
-    return Complain(absl::InvalidArgumentError("data: arrays in arrays that are not as the shape"));
+    return Complain(InvalidArgument("data: arrays in arrays that are not as the shape"));
   }
   const absl::Status stored = numbers_.Store(read.datatype(), *read.mutable_contents());
   return stored.ok() || Complain(stored);
@@ -401,9 +398,9 @@ absl::Status TakeBinary(absl::string_view bytes, const std::vector<std::optional
     wanted += std::min<uint64_t>(size.value_or(0), bytes.size() + 1);
   }
   if (wanted != bytes.size()) {
-    return absl::InvalidArgumentError(absl::StrCat(bytes.size(),
-                                                   " bytes behind the JSON, but binary_data_size "
-                                                   "of the inputs sums to something else"));
+    return InvalidArgument(bytes.size(),
+                           " bytes behind the JSON, but binary_data_size "
+                           "of the inputs sums to something else");
   }
   if (!any) return absl::OkStatus();
   for (size_t i = 0; i < sizes.size(); ++i) {
@@ -452,14 +449,14 @@ bool AppendValues(const std::string& datatype, absl::string_view bytes, std::str
 absl::Status ParseInferBody(absl::string_view body, size_t json_bytes, const JsonLimits& limits,
                             inference::ModelInferRequest& request, BinaryOutputs& binary) {
   if (json_bytes > body.size()) {
-    return absl::InvalidArgumentError(absl::StrCat("Inference-Header-Content-Length: ", json_bytes,
-                                                   ", but the body has ", body.size(), " bytes"));
+    return InvalidArgument("Inference-Header-Content-Length: ", json_bytes, ", but the body has ",
+                           body.size(), " bytes");
   }
   return WithinMemory([&]() -> absl::Status {
     BodyReader reader(json_bytes, limits, request, binary);
     const absl::string_view json = body.substr(0, json_bytes);
     if (!Json::sax_parse(json.begin(), json.end(), &reader)) {
-      return reader.status().ok() ? absl::InvalidArgumentError("JSON: wrong") : reader.status();
+      return reader.status().ok() ? InvalidArgument("JSON: wrong") : reader.status();
     }
     return TakeBinary(body.substr(json_bytes), reader.binary_sizes(), request);
   });
@@ -487,9 +484,9 @@ absl::StatusOr<InferBody> WriteInferBody(const inference::ModelInferResponse& re
     }
     json += ",\"data\":[";
     if (!AppendValues(output.datatype(), bytes, json)) {
-      return absl::FailedPreconditionError(
-          absl::StrCat("output \"", output.name(),
-                       "\": NaN or infinite, which JSON cannot say; want it as binary_data"));
+      return FailedPrecondition(
+          "output \"", output.name(),
+          "\": NaN or infinite, which JSON cannot say; want it as binary_data");
     }
     json += "]}";
   }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "base/errors.h"
 #include "base/model_version.h"
 #include "base/status_macros.h"
 
@@ -26,15 +27,16 @@ using engine::ModelInfo;
 using engine::Tensor;
 using Input = inference::ModelInferRequest::InferInputTensor;
 
-absl::Status Bad(absl::string_view name, const std::string& text) {
-  return absl::InvalidArgumentError(absl::StrCat("input \"", name, "\": ", text));
+template <typename... Parts>
+absl::Status Bad(absl::string_view name, const Parts&... what) {
+  return InvalidArgument("input \"", name, "\": ", what...);
 }
 
 template <typename Map>
 absl::Status WantNoParameters(absl::string_view where, const Map& parameters) {
   if (parameters.empty()) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat(where, "parameter \"", parameters.begin()->first, "\": unknown, want none"));
+  return InvalidArgument(where, "parameter \"", parameters.begin()->first,
+                         "\": unknown, want none");
 }
 
 // The name of a field of `contents` with values, other than that of `dtype`; empty if there is
@@ -92,14 +94,13 @@ class Decoder {
   absl::Status CheckEnvelope() const {
     RETURN_IF_ERROR(WantNoParameters("", request_.parameters()));
     if (request_.id().size() > kMaxRequestIdBytes) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("id: ", request_.id().size(), " bytes, want at most ", kMaxRequestIdBytes));
+      return InvalidArgument("id: ", request_.id().size(), " bytes, want at most ",
+                             kMaxRequestIdBytes);
     }
     const int raw = request_.raw_input_contents_size();
     if (raw != 0 && raw != request_.inputs_size()) {
-      return absl::InvalidArgumentError(absl::StrCat("raw_input_contents: ", raw, " entries for ",
-                                                     request_.inputs_size(),
-                                                     " inputs, want one for each"));
+      return InvalidArgument("raw_input_contents: ", raw, " entries for ", request_.inputs_size(),
+                             " inputs, want one for each");
     }
     return absl::OkStatus();
   }
@@ -110,14 +111,13 @@ class Decoder {
     if (index < 0) {
       const int feature = model_.FindMatrix(input.name());
       if (feature >= 0) return AddMatrix(position, info_.features[feature]);
-      return Bad(input.name(), absl::StrCat("unknown", SuggestNames(input.name(), KnownNames())));
+      return Bad(input.name(), "unknown", SuggestNames(input.name(), KnownNames()));
     }
     RETURN_IF_ERROR(WantAbsent(index, input.name()));
     const InputInfo& info = info_.inputs[index];
     ASSIGN_OR_RETURN(Tensor tensor, TensorOf(position, info.dtype));
     if (info.feature >= 0 && tensor.rank() != 1) {
-      return Bad(input.name(),
-                 absl::StrCat("shape ", engine::ToString(input.shape()), ", want one dimension"));
+      return Bad(input.name(), "shape ", engine::ToString(input.shape()), ", want one dimension");
     }
     Give(index, std::move(tensor));
     return absl::OkStatus();
@@ -139,7 +139,7 @@ class Decoder {
     const bool in_matrix = feature >= 0 && given_[info_.features[feature].values] == kInMatrix;
     const std::string& form = in_matrix ? info_.features[feature].matrix : info_.inputs[index].name;
     if (form == name) return Bad(name, "given twice");
-    return Bad(name, absl::StrCat("given beside \"", form, "\", want one form of the feature"));
+    return Bad(name, "given beside \"", form, "\", want one form of the feature");
   }
 
   void Give(int index, Tensor tensor) {
@@ -158,8 +158,8 @@ class Decoder {
       if (exact) dtype = integer;
     }
     if (input.datatype() != DatatypeName(dtype)) {
-      return Bad(input.name(), absl::StrCat("datatype \"", input.datatype(), "\", want \"",
-                                            DatatypeName(dtype), "\""));
+      return Bad(input.name(), "datatype \"", input.datatype(), "\", want \"", DatatypeName(dtype),
+                 "\"");
     }
     ASSIGN_OR_RETURN(const int64_t elements, CountElements(input.shape(), what));
     Tensor tensor{dtype, {input.shape().begin(), input.shape().end()}, nullptr};
@@ -178,8 +178,8 @@ class Decoder {
     }
     ASSIGN_OR_RETURN(const Tensor matrix, TensorOf(position, DType::kInt64));
     if (matrix.rank() != 1 && matrix.rank() != 2) {
-      return Bad(input.name(), absl::StrCat("shape ", engine::ToString(input.shape()),
-                                            ", want [rows] or [rows, ids of a row]"));
+      return Bad(input.name(), "shape ", engine::ToString(input.shape()),
+                 ", want [rows] or [rows, ids of a row]");
     }
     const int64_t rows = matrix.dims[0];
     RETURN_IF_ERROR(CheckLeadingRows(input.name(), rows));
@@ -212,8 +212,8 @@ class Decoder {
       const auto first = std::find_if(begin, begin + width, is_id);
       const auto last = std::find(first, begin + width, padding);
       if (std::any_of(last, begin + width, is_id)) {
-        return Bad(name, absl::StrCat("row ", row, ": the padding id ", padding,
-                                      " between ids, want it before or behind them"));
+        return Bad(name, "row ", row, ": the padding id ", padding,
+                   " between ids, want it before or behind them");
       }
       counts[row] = static_cast<int32_t>(last - first);
       out = std::copy(first, last, out);
@@ -231,9 +231,8 @@ class Decoder {
     const std::string& raw = request_.raw_input_contents(position);
     const int64_t want = elements * static_cast<int64_t>(engine::SizeOf(dtype));
     if (static_cast<int64_t>(raw.size()) != want) {
-      return Bad(input.name(),
-                 absl::StrCat(raw.size(), " raw bytes, want ", want, " for ", DatatypeName(dtype),
-                              " ", engine::ToString(input.shape())));
+      return Bad(input.name(), raw.size(), " raw bytes, want ", want, " for ", DatatypeName(dtype),
+                 " ", engine::ToString(input.shape()));
     }
     return const_cast<char*>(raw.data());  // Inputs of Run are not written to.
   }
@@ -242,14 +241,14 @@ class Decoder {
     const inference::InferTensorContents& contents = input.contents();
     const absl::string_view other = FilledOtherThan(contents, dtype);
     if (!other.empty()) {
-      return Bad(input.name(), absl::StrCat("values in ", other, ", want ", ContentsField(dtype),
-                                            " for ", DatatypeName(dtype)));
+      return Bad(input.name(), "values in ", other, ", want ", ContentsField(dtype), " for ",
+                 DatatypeName(dtype));
     }
     const absl::string_view bytes = BytesOf(contents);
     const auto found = static_cast<int64_t>(bytes.size() / engine::SizeOf(dtype));
     if (found != elements) {
-      return Bad(input.name(), absl::StrCat(found, " values, want ", elements, " for shape ",
-                                            engine::ToString(input.shape())));
+      return Bad(input.name(), found, " values, want ", elements, " for shape ",
+                 engine::ToString(input.shape()));
     }
     return const_cast<char*>(bytes.data());  // Inputs of Run are not written to.
   }
@@ -263,8 +262,8 @@ class Decoder {
       ads_from_ = name;
       decoded_.ads = rows;
     } else if (rows != decoded_.ads) {
-      return Bad(name, absl::StrCat(rows, " rows, but input \"", *ads_from_, "\" has ",
-                                    decoded_.ads, ": every ad input has one row per ad"));
+      return Bad(name, rows, " rows, but input \"", *ads_from_, "\" has ", decoded_.ads,
+                 ": every ad input has one row per ad");
     }
     return absl::OkStatus();
   }
@@ -280,8 +279,7 @@ class Decoder {
     if (!IsGiven(feature.ids)) {
       for (int other : {feature.values, feature.segments}) {
         if (IsGiven(other)) {
-          return Bad(info_.inputs[other].name,
-                     absl::StrCat("given without \"", ids_info.name, "\""));
+          return Bad(info_.inputs[other].name, "given without \"", ids_info.name, "\"");
         }
       }
       if (!IsUsed(feature.ids) && !IsUsed(feature.values) && !IsUsed(feature.segments)) {
@@ -294,9 +292,8 @@ class Decoder {
     RETURN_IF_ERROR(
         CheckIds(ids, total_ids_, limits_, absl::StrCat("input \"", ids_info.name, "\"")));
     if (IsGiven(feature.values) && Given(feature.values).dims[0] != ids) {
-      return Bad(info_.inputs[feature.values].name,
-                 absl::StrCat(Given(feature.values).dims[0], " values, want ", ids,
-                              ", the length of \"", ids_info.name, "\""));
+      return Bad(info_.inputs[feature.values].name, Given(feature.values).dims[0], " values, want ",
+                 ids, ", the length of \"", ids_info.name, "\"");
     }
     if (!IsGiven(feature.segments)) {
       return CheckRows(ids_info.name, feature.level, feature.level == Level::kUser ? 1 : ids);
@@ -320,15 +317,15 @@ class Decoder {
     const absl::string_view name = info_.inputs[index].name;
     const Tensor& tensor = Given(index);
     if (rows != decoded_.ads) {
-      return Bad(name, absl::StrCat(rows, " rows, want 1: it belongs to the user"));
+      return Bad(name, rows, " rows, want 1: it belongs to the user");
     }
     const auto* const bytes = static_cast<const char*>(tensor.data);
     const size_t row_bytes = tensor.bytes() / rows;
     // What has no elements may have no address.
     for (int64_t row = 1; row < rows && row_bytes > 0; ++row) {
       if (std::memcmp(bytes, bytes + row * row_bytes, row_bytes) == 0) continue;
-      return Bad(name, absl::StrCat(rows, " rows, of which row ", row,
-                                    " is not like the first, want 1: it belongs to the user"));
+      return Bad(name, rows, " rows, of which row ", row,
+                 " is not like the first, want 1: it belongs to the user");
     }
     return absl::OkStatus();
   }
@@ -369,8 +366,7 @@ class Decoder {
     const InputInfo& info = info_.inputs[index];
     if (given_[index] < 0) {
       if (!info.used) return absl::OkStatus();
-      return Bad(info.name, absl::StrCat("missing, want ", DatatypeName(info.dtype), " ",
-                                         info.shape.ToString()));
+      return Bad(info.name, "missing, want ", DatatypeName(info.dtype), " ", info.shape.ToString());
     }
     const Tensor& tensor = Given(index);
     if (tensor.rank() == 0) return Bad(info.name, "no dimensions, want rows first");
@@ -380,9 +376,8 @@ class Decoder {
   // Rows of which nobody knows whose they are count as ads, too.
   absl::Status CheckLeadingRows(absl::string_view name, int64_t rows) const {
     if (rows <= limits_.max_ads) return absl::OkStatus();
-    return absl::ResourceExhaustedError(absl::StrCat("input \"", name, "\": ", rows,
-                                                     " rows, want at most ", limits_.max_ads,
-                                                     " (limits.max_ads)"));
+    return ResourceExhausted("input \"", name, "\": ", rows, " rows, want at most ",
+                             limits_.max_ads, " (limits.max_ads)");
   }
 
   absl::Status AddOutputs() {
@@ -431,12 +426,11 @@ absl::string_view DatatypeName(DType dtype) {
 }
 
 absl::StatusOr<ModelChoice> ChoiceOf(const std::string& name, const std::string& version) {
-  if (name.empty()) return absl::InvalidArgumentError("model name: empty");
+  if (name.empty()) return InvalidArgument("model name: empty");
   if (version.empty()) return ModelChoice{.name = name};
   const std::optional<int64_t> number = ParseVersion(version);
   if (number.has_value()) return ModelChoice{.name = name, .version = *number};
-  return absl::InvalidArgumentError(
-      absl::StrCat("model version: \"", version, "\", want a positive number or nothing"));
+  return InvalidArgument("model version: \"", version, "\", want a positive number or nothing");
 }
 
 namespace {

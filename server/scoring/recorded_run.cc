@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/bounded_parse.h"
+#include "base/errors.h"
 #include "base/status_macros.h"
 #include "engine/tensor/element.h"
 #include "proto/open_inference.pb.h"
@@ -31,16 +32,15 @@ absl::Status VisitOutput(const RecordedOutput& recorded, const Tensor& found,
   for (const int64_t d : shape) elements *= d;
   const auto what = [&] { return absl::StrCat("output \"", recorded.name(), "\": "); };
   if (wanted != shape || recorded.values_size() != elements) {
-    return absl::FailedPreconditionError(
-        absl::StrCat(what(), "found shape ", engine::ToString(shape), ", recorded ",
-                     engine::ToString(wanted), " with ", recorded.values_size(), " values"));
+    return FailedPrecondition(what(), "found shape ", engine::ToString(shape), ", recorded ",
+                              engine::ToString(wanted), " with ", recorded.values_size(),
+                              " values");
   }
   const int64_t columns = shape.empty() || shape[0] == 0 ? 1 : elements / shape[0];
   for (int64_t i = 0; i < elements; ++i) {
     const int64_t row = picked ? rows[i / columns] : i / columns;
     if (row < 0 || row * columns >= found.elements()) {
-      return absl::FailedPreconditionError(
-          absl::StrCat(what(), "recorded row ", row, ", the request has ", ads));
+      return FailedPrecondition(what(), "recorded row ", row, ", the request has ", ads);
     }
     RETURN_IF_ERROR(visit({.output = recorded.name(),
                            .row = row,
@@ -55,12 +55,11 @@ absl::Status Parse(const Recording& record, const RequestLimits& limits,
                    google::protobuf::MessageLite& request) {
   const auto bytes = static_cast<int64_t>(record.request().size());
   if (bytes > limits.max_message_bytes) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("the request in the record has ", bytes, " bytes, want at most ",
-                     limits.max_message_bytes, " (limits.max_message_bytes)"));
+    return InvalidArgument("the request in the record has ", bytes, " bytes, want at most ",
+                           limits.max_message_bytes, " (limits.max_message_bytes)");
   }
   if (ParseBounded(record.request(), request)) return absl::OkStatus();
-  return absl::DataLossError("the request in the record cannot be parsed");
+  return DataLoss("the request in the record cannot be parsed");
 }
 
 }  // namespace
@@ -110,8 +109,8 @@ absl::Status RecordedRun::Run(const Recording& record, const engine::Model& mode
   for (const RecordedOutput& output : record.outputs()) {
     const int index = model.FindOutput(output.name());
     if (index < 0) {
-      return absl::FailedPreconditionError(
-          absl::StrCat("recorded output \"", output.name(), "\" is no output of the model"));
+      return FailedPrecondition("recorded output \"", output.name(),
+                                "\" is no output of the model");
     }
     RETURN_IF_ERROR(
         VisitOutput(output, result_.outputs[static_cast<size_t>(index)], rows, decoded.ads, visit));

@@ -11,6 +11,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/types/span.h"
 #include "base/closest_names.h"
+#include "base/errors.h"
 #include "base/status_macros.h"
 
 namespace ulfd::server {
@@ -25,8 +26,9 @@ using engine::Model;
 using engine::ModelInfo;
 using engine::Tensor;
 
-absl::Status Bad(absl::string_view name, const std::string& text) {
-  return absl::InvalidArgumentError(absl::StrCat("feature \"", name, "\": ", text));
+template <typename... Parts>
+absl::Status Bad(absl::string_view name, const Parts&... what) {
+  return InvalidArgument("feature \"", name, "\": ", what...);
 }
 
 // Inputs of Run are not written to, whatever Tensor::data says.
@@ -106,7 +108,7 @@ class Decoder {
     for (const InputInfo& input : info_.inputs) {
       if (input.feature < 0) known.push_back(input.name);
     }
-    return Bad(name, absl::StrCat("unknown", SuggestNames(name, known)));
+    return Bad(name, "unknown", SuggestNames(name, known));
   }
 
   absl::Status CheckLevel(absl::string_view name, Level level, bool of_ads) const {
@@ -124,8 +126,8 @@ class Decoder {
       ads_from_ = name;
       decoded_.ads = rows;
     } else if (rows != decoded_.ads) {
-      return Bad(name, absl::StrCat(rows, " rows, but feature \"", *ads_from_, "\" has ",
-                                    decoded_.ads, ": every ad feature has one row per ad"));
+      return Bad(name, rows, " rows, but feature \"", *ads_from_, "\" has ", decoded_.ads,
+                 ": every ad feature has one row per ad");
     }
     return absl::OkStatus();
   }
@@ -141,8 +143,7 @@ class Decoder {
     if (index < 0) {
       const int input = model_.FindInput(name);
       if (input < 0) return Unknown(name);
-      return Bad(name, absl::StrCat("given as sparse, want a dense tensor of ",
-                                    Name(info_.inputs[input].dtype)));
+      return Bad(name, "given as sparse, want a dense tensor of ", Name(info_.inputs[input].dtype));
     }
     const FeatureInfo& feature = info_.features[index];
     RETURN_IF_ERROR(Claim(name, feature.ids));
@@ -151,7 +152,7 @@ class Decoder {
     total_ids_ += ids;
     RETURN_IF_ERROR(CheckIds(ids, total_ids_, limits_, absl::StrCat("feature \"", name, "\"")));
     if (sparse.values_size() != 0 && sparse.values_size() != ids) {
-      return Bad(name, absl::StrCat(sparse.values_size(), " values for ", ids, " ids"));
+      return Bad(name, sparse.values_size(), " values for ", ids, " ids");
     }
     const bool counted = sparse.counts_size() != 0;
     if (counted) {
@@ -162,7 +163,7 @@ class Decoder {
     if (of_ads) {
       RETURN_IF_ERROR(AgreeOnAds(name, rows));
     } else if (rows != 1) {
-      return Bad(name, absl::StrCat(rows, " rows, want 1: it is a user feature"));
+      return Bad(name, rows, " rows, want 1: it is a user feature");
     }
     return EmitSparse(feature, sparse, of_ads);
   }
@@ -206,7 +207,7 @@ class Decoder {
                         : floats != 0 ? DType::kFloat32
                                       : want;
     if (found != want && want != DType::kFloat32) {
-      return Bad(name, absl::StrCat(engine::Name(found), " values, want ", engine::Name(want)));
+      return Bad(name, engine::Name(found), " values, want ", engine::Name(want));
     }
     switch (found) {
       case DType::kInt32:
@@ -239,8 +240,8 @@ class Decoder {
     }
     const InputInfo& input = info_.inputs[index];
     if (input.feature >= 0) {
-      return Bad(name, absl::StrCat("is a part of the sparse feature \"",
-                                    info_.features[input.feature].name, "\""));
+      return Bad(name, "is a part of the sparse feature \"", info_.features[input.feature].name,
+                 "\"");
     }
     RETURN_IF_ERROR(Claim(name, index));
     RETURN_IF_ERROR(CheckLevel(name, LevelOfDense(input, of_ads ? 0 : 1), of_ads));
@@ -257,15 +258,14 @@ class Decoder {
       const std::string what = absl::StrCat("feature \"", name, "\"");
       ASSIGN_OR_RETURN(const int64_t want, CountElements(dense.shape(), what));
       if (want != n) {
-        return Bad(name, absl::StrCat(n, " values, want ", want, " for shape ",
-                                      engine::ToString(dense.shape())));
+        return Bad(name, n, " values, want ", want, " for shape ", engine::ToString(dense.shape()));
       }
       tensor.dims.assign(dense.shape().begin(), dense.shape().end());
     }
     if (of_ads) {
       RETURN_IF_ERROR(AgreeOnAds(name, tensor.dims[0]));
     } else if (tensor.dims[0] != 1) {
-      return Bad(name, absl::StrCat(tensor.dims[0], " rows, want 1: it is a user feature"));
+      return Bad(name, tensor.dims[0], " rows, want 1: it is a user feature");
     }
     return EmitDense(name, index, std::move(tensor));
   }
@@ -276,8 +276,7 @@ class Decoder {
     ASSIGN_OR_RETURN(Tensor tensor, DenseValues(feature.name(), feature.dense(), input.dtype));
     const int64_t n = tensor.dims[0];
     if (n % decoded_.ads != 0) {
-      return Bad(feature.name(),
-                 absl::StrCat(n, " values for ", decoded_.ads, " ads: not as many for each ad"));
+      return Bad(feature.name(), n, " values for ", decoded_.ads, " ads: not as many for each ad");
     }
     tensor.dims = DimsOf(input, decoded_.ads, n / decoded_.ads);
     return EmitDense(feature.name(), index, std::move(tensor));
@@ -307,14 +306,14 @@ class Decoder {
       const auto used = [&](int i) { return i >= 0 && info_.inputs[i].used; };
       if (input_given_[feature.ids]) continue;
       if (!used(feature.ids) && !used(feature.values) && !used(feature.segments)) continue;
-      return Bad(feature.name, absl::StrCat("missing; the model wants this sparse feature",
-                                            ForWhom(feature.level)));
+      return Bad(feature.name, "missing; the model wants this sparse feature",
+                 ForWhom(feature.level));
     }
     for (size_t i = 0; i < info_.inputs.size(); ++i) {
       const InputInfo& input = info_.inputs[i];
       if (input.feature >= 0 || input_given_[i] || !input.used) continue;
-      return Bad(input.name, absl::StrCat("missing; the model wants this dense ", Name(input.dtype),
-                                          " tensor", ForWhom(input.level)));
+      return Bad(input.name, "missing; the model wants this dense ", Name(input.dtype), " tensor",
+                 ForWhom(input.level));
     }
     return absl::OkStatus();
   }
@@ -327,7 +326,7 @@ class Decoder {
     if (!request_.has_top_k()) return absl::OkStatus();
     const v1::TopK& top_k = request_.top_k();
     if (top_k.k() < 1) {
-      return absl::InvalidArgumentError(absl::StrCat("top_k.k: ", top_k.k(), ", want at least 1"));
+      return InvalidArgument("top_k.k: ", top_k.k(), ", want at least 1");
     }
     decoded_.top_k.k = top_k.k();
     decoded_.top_k.column = top_k.column();
@@ -340,7 +339,7 @@ class Decoder {
         std::find_if(decoded_.outputs.begin(), decoded_.outputs.end(),
                      [this](int output) { return info_.outputs[output].level != Level::kUser; });
     if (found == decoded_.outputs.end()) {
-      return absl::InvalidArgumentError("top_k: no output that is asked for has a row per ad");
+      return InvalidArgument("top_k: no output that is asked for has a row per ad");
     }
     decoded_.top_k.output = *found;
     return absl::OkStatus();
@@ -361,17 +360,16 @@ class Decoder {
 }  // namespace
 
 absl::StatusOr<ModelChoice> ChoiceOf(const v1::ModelSpec& spec) {
-  if (spec.name().empty()) return absl::InvalidArgumentError("model.name: empty");
+  if (spec.name().empty()) return InvalidArgument("model.name: empty");
   ModelChoice choice{.name = spec.name()};
   if (spec.has_version()) {
     if (spec.version() < 1) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("model.version: ", spec.version(), ", want a positive number"));
+      return InvalidArgument("model.version: ", spec.version(), ", want a positive number");
     }
     choice.version = spec.version();
   }
   if (spec.has_label()) {
-    if (spec.label().empty()) return absl::InvalidArgumentError("model.label: empty");
+    if (spec.label().empty()) return InvalidArgument("model.label: empty");
     choice.label = spec.label();
   }
   return choice;
@@ -422,8 +420,8 @@ int64_t CountRows(const v1::PredictRequest& request, const Model& model,
 absl::Status DecodeRequest(const v1::PredictRequest& request, const Model& model,
                            const RequestLimits& limits, DecodedRequest& decoded) {
   if (request.request_id().size() > kMaxRequestIdBytes) {
-    return absl::InvalidArgumentError(absl::StrCat("request_id: ", request.request_id().size(),
-                                                   " bytes, want at most ", kMaxRequestIdBytes));
+    return InvalidArgument("request_id: ", request.request_id().size(), " bytes, want at most ",
+                           kMaxRequestIdBytes);
   }
   return Decoder(request, model, limits, decoded).Decode();
 }
@@ -434,39 +432,35 @@ Level LevelOfDense(const InputInfo& input, int64_t rows) {
 
 absl::Status CheckAds(int64_t ads, const RequestLimits& limits) {
   if (ads >= 1 && ads <= limits.max_ads) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(ads, " ads, want 1..", limits.max_ads));
+  return InvalidArgument(ads, " ads, want 1..", limits.max_ads);
 }
 
 absl::Status CheckIds(int64_t ids, int64_t total, const RequestLimits& limits,
                       absl::string_view what) {
   if (ids > limits.max_ids_per_feature) {
-    return absl::InvalidArgumentError(absl::StrCat(what, ": ", ids, " ids, want at most ",
-                                                   limits.max_ids_per_feature,
-                                                   " (limits.max_ids_per_feature)"));
+    return InvalidArgument(what, ": ", ids, " ids, want at most ", limits.max_ids_per_feature,
+                           " (limits.max_ids_per_feature)");
   }
   if (total <= limits.max_ids) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(what, ": brings the request to ", total,
-                                                 " ids, want at most ", limits.max_ids,
-                                                 " (limits.max_ids_per_request)"));
+  return InvalidArgument(what, ": brings the request to ", total, " ids, want at most ",
+                         limits.max_ids, " (limits.max_ids_per_request)");
 }
 
 absl::Status CheckCounts(absl::Span<const int32_t> counts, int64_t ids, absl::string_view what) {
   int64_t sum = 0;
   for (size_t i = 0; i < counts.size(); ++i) {
     if (counts[i] < 0) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(what, "[", i, "] is ", counts[i], ", want 0 or more"));
+      return InvalidArgument(what, "[", i, "] is ", counts[i], ", want 0 or more");
     }
     sum += counts[i];
   }
   if (sum == ids) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat(what, " sum to ", sum, ", want ", ids, ", the number of ids"));
+  return InvalidArgument(what, " sum to ", sum, ", want ", ids, ", the number of ids");
 }
 
 absl::StatusOr<int64_t> CountElements(absl::Span<const int64_t> shape, absl::string_view what) {
   if (const absl::Status possible = engine::CheckDims(shape); !possible.ok()) {
-    return absl::InvalidArgumentError(absl::StrCat(what, ": ", possible.message()));
+    return InvalidArgument(what, ": ", possible.message());
   }
   int64_t product = 1;
   for (int64_t dim : shape) product *= dim;
@@ -488,8 +482,8 @@ absl::StatusOr<Tensor> FloatsOf(const Tensor& integers, absl::string_view what,
       std::memcpy(&value, bytes + i * size, size);
     }
     if (value < -kExactFloat || value > kExactFloat) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(what, ": element ", i, " is ", value, ", want at most 2^24 for a float"));
+      return InvalidArgument(what, ": element ", i, " is ", value,
+                             ", want at most 2^24 for a float");
     }
     floats[i] = static_cast<float>(value);
   }
@@ -525,8 +519,8 @@ absl::Status CheckStatedShape(const InputInfo& input, absl::Span<const int64_t> 
     if (dim.IsAds()) ok = shape[i] == dim.value() * ads;
   }
   if (ok) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat(what, ": shape ", engine::ToString(shape), ", want ", input.shape.ToString()));
+  return InvalidArgument(what, ": shape ", engine::ToString(shape), ", want ",
+                         input.shape.ToString());
 }
 
 std::string SuggestNames(absl::string_view wrong, const std::vector<absl::string_view>& known) {
@@ -544,8 +538,7 @@ absl::StatusOr<int> FindOutputNamed(const Model& model, absl::string_view name) 
   if (index >= 0) return index;
   std::vector<absl::string_view> known;
   for (const engine::OutputInfo& output : model.info().outputs) known.push_back(output.name);
-  return absl::InvalidArgumentError(
-      absl::StrCat("output \"", name, "\": unknown", SuggestNames(name, known)));
+  return InvalidArgument("output \"", name, "\": unknown", SuggestNames(name, known));
 }
 
 absl::Status ChooseOutputs(const Model& model, const std::vector<absl::string_view>& names,
@@ -560,7 +553,7 @@ absl::Status ChooseOutputs(const Model& model, const std::vector<absl::string_vi
   for (absl::string_view name : names) {
     ASSIGN_OR_RETURN(const int index, FindOutputNamed(model, name));
     if (seen[index]) {
-      return absl::InvalidArgumentError(absl::StrCat("output \"", name, "\": asked for twice"));
+      return InvalidArgument("output \"", name, "\": asked for twice");
     }
     seen[index] = true;
     outputs.push_back(index);

@@ -6,7 +6,7 @@
 #include <numeric>
 #include <optional>
 
-#include "absl/strings/str_cat.h"
+#include "base/errors.h"
 #include "base/status_macros.h"
 
 namespace ulfd::server {
@@ -78,7 +78,7 @@ int64_t ReplyBytes(const DecodedRequest& decoded, const engine::ModelInfo& info,
 absl::StatusOr<Ranking> RankAds(const Tensor& tensor, const engine::OutputInfo& info,
                                 const TopKChoice& choice, int64_t ads) {
   const auto bad = [&](const auto&... text) {
-    return absl::InvalidArgumentError(absl::StrCat("top_k: output \"", info.name, "\" ", text...));
+    return InvalidArgument("top_k: output \"", info.name, "\" ", text...);
   };
   if (tensor.dtype != DType::kFloat32)
     return bad("is ", engine::Name(tensor.dtype), ", want float32");

@@ -10,10 +10,10 @@
 #include <utility>
 
 #include "absl/strings/escaping.h"
-#include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "base/errors.h"
 #include "base/status_macros.h"
 #include "base/text.h"
 #include "server/models/merged_request.h"
@@ -79,8 +79,8 @@ absl::StatusOr<Priority> ParsePriority(absl::string_view word) {
   if (word == "high") return Priority::kHigh;
   if (word == "normal") return Priority::kNormal;
   if (word == "low") return Priority::kLow;
-  return absl::InvalidArgumentError(absl::StrCat(
-      "priority \"", absl::CHexEscape(word.substr(0, 32)), "\", want high, normal or low"));
+  return InvalidArgument("priority \"", absl::CHexEscape(word.substr(0, 32)),
+                         "\", want high, normal or low");
 }
 
 ScoreCall::ScoreCall(const ServingContext& context, CallTerms terms)
@@ -223,7 +223,7 @@ absl::Status ScoreCall::StillWanted(TimePoint now) const {
   }
   if (cancelled()) return absl::CancelledError("the caller went away");
   if (context_.abandon.load(std::memory_order_relaxed)) {
-    return absl::UnavailableError("draining: the server is shutting down in a hurry");
+    return Unavailable("draining: the server is shutting down in a hurry");
   }
   return absl::OkStatus();
 }
@@ -236,8 +236,8 @@ absl::Status ScoreCall::Explain(const absl::Status& run) const {
   }
   if (absl::IsResourceExhausted(run)) {
     CountShed(ShedReason::kMemory);
-    return absl::ResourceExhaustedError(absl::StrCat(Name(ShedReason::kMemory), ": ", run.message(),
-                                                     " (limits.max_request_memory_bytes)"));
+    return ResourceExhausted(Name(ShedReason::kMemory), ": ", run.message(),
+                             " (limits.max_request_memory_bytes)");
   }
   if (!absl::IsCancelled(run)) return run;
   context_.metrics.CountCancelled(CancelStage::kCompute);
@@ -500,9 +500,8 @@ absl::Status ScoreCall::EncodeReply(Worker& worker, const engine::RunResult& res
 absl::Status ScoreCall::CheckReplySize(absl::Span<const engine::Tensor> outputs) const {
   const int64_t bytes = ReplyBytes(decoded_, handle_->model->info(), outputs);
   if (bytes <= context_.limits.max_message_bytes) return absl::OkStatus();
-  return absl::ResourceExhaustedError(
-      absl::StrCat("the reply would have ", bytes, " bytes of outputs, want at most ",
-                   context_.limits.max_message_bytes, " (limits.max_message_bytes)"));
+  return ResourceExhausted("the reply would have ", bytes, " bytes of outputs, want at most ",
+                           context_.limits.max_message_bytes, " (limits.max_message_bytes)");
 }
 
 void ScoreCall::CountRun(const engine::RunStats& stats) {

@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "base/errors.h"
 #include "base/status_macros.h"
 #include "base/text.h"
 #include "engine/weights/npy.h"
@@ -110,8 +111,9 @@ class Input {
   }
 
  private:
-  absl::Status Bad(absl::string_view text) const {
-    return absl::InvalidArgumentError(absl::StrCat("input \"", name_, "\": ", text));
+  template <typename... Parts>
+  absl::Status Bad(const Parts&... what) const {
+    return InvalidArgument("input \"", name_, "\": ", what...);
   }
 
   absl::StatusOr<std::string> Raw(DType want) {
@@ -146,8 +148,8 @@ class Input {
   }
 
   absl::Status WrongType(DType want) const {
-    return Bad(absl::StrCat(NameOf(from_.dtype()), ", want ", NameOf(TypeOf(DatatypeName(want))),
-                            from_.dtype() == tfs::DT_STRING ? ": ids are numbers here" : ""));
+    return Bad(NameOf(from_.dtype()), ", want ", NameOf(TypeOf(DatatypeName(want))),
+               from_.dtype() == tfs::DT_STRING ? ": ids are numbers here" : "");
   }
 
   // `list`: the name of `values`, the only list that may have any.
@@ -164,14 +166,13 @@ class Input {
     from_.GetReflection()->ListFields(from_, &fields);
     for (const auto* field : fields) {
       if (!field->is_repeated() || want == field->name()) continue;
-      return Bad(absl::StrCat("values in ", field->name(), ", want ", want, " for ",
-                              NameOf(from_.dtype())));
+      return Bad("values in ", field->name(), ", want ", want, " for ", NameOf(from_.dtype()));
     }
     // Lists of types that no input has.
     const auto& unknown = from_.GetReflection()->GetUnknownFields(from_);
     if (unknown.empty()) return absl::OkStatus();
-    return Bad(absl::StrCat("values in field ", unknown.field(0).number(), ", want ", want, " for ",
-                            NameOf(from_.dtype())));
+    return Bad("values in field ", unknown.field(0).number(), ", want ", want, " for ",
+               NameOf(from_.dtype()));
   }
 
   template <typename Target, typename Element, typename Values>
@@ -184,9 +185,9 @@ class Input {
     const bool packed = !content.empty();
     if (packed && !values.empty()) return Bad("tensor_content beside a list, want one of the two");
     if (packed && static_cast<int64_t>(content.size()) != elements_ * int64_t{sizeof(Element)}) {
-      return Bad(absl::StrCat(content.size(), " bytes of tensor_content, want ",
-                              elements_ * int64_t{sizeof(Element)}, " for ", NameOf(from_.dtype()),
-                              " ", engine::ToString(shape_)));
+      return Bad(content.size(), " bytes of tensor_content, want ",
+                 elements_ * int64_t{sizeof(Element)}, " for ", NameOf(from_.dtype()), " ",
+                 engine::ToString(shape_));
     }
     if (packed && std::is_same_v<Element, Target>)
       return std::move(*from_.mutable_tensor_content());
@@ -199,12 +200,12 @@ class Input {
         std::memcpy(&element, content.data() + i * sizeof(Element), sizeof(Element));
       } else if (const auto value = values[static_cast<int>(std::min(i, given - 1))];
                  !FromList(value, element)) {
-        return Bad(absl::StrCat("value ", value, ", which no ", NameOf(from_.dtype()), " has"));
+        return Bad("value ", value, ", which no ", NameOf(from_.dtype()), " has");
       }
       Target target{};
       if (!Convert(NumberOf(element), target)) {
-        return Bad(absl::StrCat("value ", NumberOf(element), " of ", NameOf(from_.dtype()),
-                                ", which no ", NameOf(TypeOf(DatatypeName(want))), " has"));
+        return Bad("value ", NumberOf(element), " of ", NameOf(from_.dtype()), ", which no ",
+                   NameOf(TypeOf(DatatypeName(want))), " has");
       }
       std::memcpy(raw.data() + i * sizeof(Target), &target, sizeof(Target));
     }
@@ -213,14 +214,14 @@ class Input {
 
   absl::Status Spend(int64_t given, int64_t target_bytes) {
     if (given > elements_) {
-      return Bad(absl::StrCat(given, " values, want at most ", elements_, " for shape ",
-                              engine::ToString(shape_)));
+      return Bad(given, " values, want at most ", elements_, " for shape ",
+                 engine::ToString(shape_));
     }
     budget_.bytes += elements_ * target_bytes;
     if (budget_.bytes <= budget_.max_bytes) return absl::OkStatus();
-    return absl::ResourceExhaustedError(absl::StrCat(
+    return ResourceExhausted(
         "input \"", name_, "\": in the types that the model wants, the inputs up to this one take ",
-        budget_.bytes, " bytes, more than ", budget_.max_bytes, " (limits.max_message_bytes)"));
+        budget_.bytes, " bytes, more than ", budget_.max_bytes, " (limits.max_message_bytes)");
   }
 
   const std::string& name_;
@@ -267,8 +268,8 @@ void Describe(const inference::ModelMetadataResponse::TensorMetadata& tensor,
 absl::StatusOr<ModelChoice> ChoiceOf(const tfs::ModelSpec& spec) {
   const std::string& signature = spec.signature_name();
   if (!signature.empty() && signature != kSignature) {
-    return absl::InvalidArgumentError(absl::StrCat("signature_name: \"", Printable(signature, 40),
-                                                   "\", want \"", kSignature, "\" or nothing"));
+    return InvalidArgument("signature_name: \"", Printable(signature, 40), "\", want \"",
+                           kSignature, "\" or nothing");
   }
   ASSIGN_OR_RETURN(ModelChoice choice,
                    ChoiceOf(spec.name(), spec.has_version() ? absl::StrCat(spec.version().value())
@@ -290,10 +291,9 @@ absl::Status DescribeInputs(const tfs::PredictRequest& from, inference::ModelInf
                      CountElements(input.shape(), absl::StrCat("input \"", name, "\"")));
     left_out += std::max<int64_t>(elements - ValuesOf(tensor), 0);
     if (left_out > kMaxLeftOut) {
-      return absl::ResourceExhaustedError(
-          absl::StrCat("input \"", name, "\": ", ValuesOf(tensor), " values for shape ",
-                       engine::ToString(input.shape()),
-                       ", want all of them: a request may leave out ", kMaxLeftOut));
+      return ResourceExhausted("input \"", name, "\": ", ValuesOf(tensor), " values for shape ",
+                               engine::ToString(input.shape()),
+                               ", want all of them: a request may leave out ", kMaxLeftOut);
     }
   }
   for (const std::string& output : from.output_filter()) to.add_outputs()->set_name(output);

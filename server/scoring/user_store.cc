@@ -9,6 +9,7 @@
 #include "absl/hash/hash.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "base/errors.h"
 #include "base/status_macros.h"
 
 namespace ulfd::server {
@@ -16,12 +17,12 @@ namespace {
 
 absl::Status CheckKey(const ulfd::v1::PredictRequest& request) {
   if (request.user_key().size() > kMaxUserKeyBytes) {
-    return absl::InvalidArgumentError(absl::StrCat("user_key has ", request.user_key().size(),
-                                                   " bytes, want at most ", kMaxUserKeyBytes));
+    return InvalidArgument("user_key has ", request.user_key().size(), " bytes, want at most ",
+                           kMaxUserKeyBytes);
   }
   if (request.user_version() >= 1) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("user_key without a user_version: it is ",
-                                                 request.user_version(), ", want at least 1"));
+  return InvalidArgument("user_key without a user_version: it is ", request.user_version(),
+                         ", want at least 1");
 }
 
 // No part can be taken for another.
@@ -32,9 +33,8 @@ std::string FullKey(const std::string& client, const ulfd::v1::PredictRequest& r
 }
 
 absl::Status Missed(const ulfd::v1::PredictRequest& request, absl::string_view why) {
-  return absl::FailedPreconditionError(
-      absl::StrCat("user_key \"", absl::CHexEscape(request.user_key()), "\" version ",
-                   request.user_version(), ": ", why, "; send user_features again"));
+  return FailedPrecondition("user_key \"", absl::CHexEscape(request.user_key()), "\" version ",
+                            request.user_version(), ": ", why, "; send user_features again");
 }
 
 // One that is large must not drive out all the others.
@@ -75,8 +75,7 @@ absl::StatusOr<UserStore::Completed> UserStore::Complete(const std::string& clie
                                                          ulfd::v1::PredictRequest& request) {
   if (request.user_key().empty()) {
     if (request.user_version() == 0) return Completed();
-    return absl::InvalidArgumentError(
-        absl::StrCat("user_version ", request.user_version(), " without a user_key"));
+    return InvalidArgument("user_version ", request.user_version(), " without a user_key");
   }
   RETURN_IF_ERROR(CheckKey(request));
   std::string name = FullKey(client, request);

@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "base/errors.h"
 
 namespace ulfd::server {
 namespace {
@@ -35,7 +36,7 @@ absl::StatusOr<TokenTable> TokenTable::Parse(absl::string_view text, absl::strin
   TokenTable table;
   int number = 0;
   const auto bad = [&](absl::string_view what) {
-    return absl::InvalidArgumentError(absl::StrCat(source, ":", number, ": ", what));
+    return InvalidArgument(source, ":", number, ": ", what);
   };
   for (absl::string_view line : absl::StrSplit(text, '\n')) {
     ++number;
@@ -70,7 +71,7 @@ absl::StatusOr<TokenTable> TokenTable::Parse(absl::string_view text, absl::strin
     table.entries_.push_back(std::move(entry));
   }
   if (table.entries_.empty()) {
-    return absl::InvalidArgumentError(absl::StrCat(source, ": holds no token"));
+    return InvalidArgument(source, ": holds no token");
   }
   return table;
 }

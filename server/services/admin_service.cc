@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/errors.h"
 #include "base/status_macros.h"
 #include "server/config/settings.h"
 #include "server/rpc/call_context.h"
@@ -23,10 +24,9 @@ using google::protobuf::RepeatedPtrField;
 // Checks what all of them have.
 absl::StatusOr<ModelChange> Begin(ModelChange::Kind kind, const std::string& name,
                                   std::optional<int64_t> version) {
-  if (name.empty()) return absl::InvalidArgumentError("name: empty, want a model's name");
+  if (name.empty()) return InvalidArgument("name: empty, want a model's name");
   if (version.has_value() && *version < 1) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("version: ", *version, ", want a positive number"));
+    return InvalidArgument("version: ", *version, ", want a positive number");
   }
   ModelChange change{.kind = kind, .name = name};
   change.version = version;
@@ -106,8 +106,7 @@ absl::StatusOr<ModelChange> ChangeOf(const v1::RollbackRequest& request) {
                    Begin(ModelChange::Kind::kRollback, request.name(), VersionOf(request)));
   if (!request.has_epoch()) return change;
   if (request.epoch() < 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("epoch is ", request.epoch(), ", want 0 or more"));
+    return InvalidArgument("epoch is ", request.epoch(), ", want 0 or more");
   }
   change.epoch = request.epoch();
   return change;
@@ -222,8 +221,8 @@ void AdminService::ReloadRepository(ReloadCall& call) {
   if (stopping_) {
     call.Finish(ToGrpcStatus(ShuttingDown()));
   } else if (waiting_.size() >= kMaxWaiting) {
-    call.Finish(ToGrpcStatus(absl::ResourceExhaustedError(
-        absl::StrCat(waiting_.size(), " reloads wait already, limit ", kMaxWaiting))));
+    call.Finish(ToGrpcStatus(
+        ResourceExhausted(waiting_.size(), " reloads wait already, limit ", kMaxWaiting)));
   } else {
     waiting_.push_back({&call, deadline});
     changed_.NotifyAll();

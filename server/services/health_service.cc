@@ -6,6 +6,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "base/errors.h"
 #include "base/load_scope.h"
 #include "server/rpc/grpc_status.h"
 #include "server/scheduler/refusal.h"
@@ -209,8 +210,7 @@ void HealthService::Check(UnaryCall<HealthCheckRequest, HealthCheckResponse>& ca
     status = StatusOf(service);
   }
   if (status == HealthCheckResponse::SERVICE_UNKNOWN) {
-    return call.Finish(ToGrpcStatus(
-        absl::NotFoundError(absl::StrCat("health: unknown service \"", service, "\""))));
+    return call.Finish(ToGrpcStatus(NotFound("health: unknown service \"", service, "\"")));
   }
   call.response().set_status(status);
   call.Finish(grpc::Status::OK);

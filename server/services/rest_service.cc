@@ -15,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "base/errors.h"
 #include "base/percent_encoding.h"
 #include "server/rpc/grpc_status.h"
 #include "server/scheduler/refusal.h"
@@ -85,8 +86,8 @@ std::optional<HttpReply> RefuseMethod(const HttpExchange& exchange, absl::string
   const HttpRequest& request = exchange.request();
   const std::vector<absl::string_view> methods = absl::StrSplit(allowed, ", ");
   if (absl::c_linear_search(methods, request.method)) return std::nullopt;
-  HttpReply reply = ErrorReply(absl::InvalidArgumentError(
-      absl::StrCat(request.method, " ", request.path, ": want ", allowed)));
+  HttpReply reply =
+      ErrorReply(InvalidArgument(request.method, " ", request.path, ": want ", allowed));
   reply.code = 405;
   reply.headers.emplace_back("Allow", std::string(allowed));
   return reply;
@@ -99,8 +100,7 @@ absl::StatusOr<TimePoint> DeadlineOf(const HttpRequest& request, TimePoint now) 
   constexpr int64_t kLongestMs = 86400000;
   int64_t ms = 0;
   if (!absl::SimpleAtoi(text, &ms) || ms < 1 || ms > kLongestMs) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(kTimeoutMs, ": want a number from 1 to ", kLongestMs));
+    return InvalidArgument(kTimeoutMs, ": want a number from 1 to ", kLongestMs);
   }
   return now + std::chrono::milliseconds(ms);
 }
@@ -109,13 +109,13 @@ absl::StatusOr<TimePoint> DeadlineOf(const HttpRequest& request, TimePoint now) 
 absl::StatusOr<size_t> JsonBytesOf(const HttpExchange& exchange) {
   const absl::string_view encoding = exchange.request().Header("content-encoding");
   if (!encoding.empty() && !absl::EqualsIgnoreCase(encoding, "identity")) {
-    return absl::UnimplementedError("the body is compressed; this server takes identity only");
+    return Unimplemented("the body is compressed; this server takes identity only");
   }
   const absl::string_view text = exchange.request().Header(kJsonBytes);
   if (text.empty()) return exchange.body().size();
   uint64_t bytes = 0;
   if (absl::SimpleAtoi(text, &bytes)) return static_cast<size_t>(bytes);
-  return absl::InvalidArgumentError(absl::StrCat(kJsonBytes, ": want a number"));
+  return InvalidArgument(kJsonBytes, ": want a number");
 }
 
 // An infer request by HTTP.
@@ -264,7 +264,7 @@ void RestService::Answer(std::unique_ptr<HttpExchange> exchange) {
     return AnswerModel(std::move(exchange), rest, *client);
   }
   if (path != "/v2" && path != "/v2/") {
-    return exchange->Reply(ErrorReply(absl::NotFoundError("no such path below /v2")));
+    return exchange->Reply(ErrorReply(NotFound("no such path below /v2")));
   }
   if (auto refused = RefuseMethod(*exchange, "GET, HEAD"); refused.has_value()) {
     return exchange->Reply(*std::move(refused));
@@ -290,10 +290,10 @@ void RestService::AnswerModel(std::unique_ptr<HttpExchange> exchange, absl::stri
     words.erase(words.begin(), words.begin() + 2);
   }
   absl::StatusOr<ModelChoice> choice = ChoiceOf(name, version);
-  if (has_version && version.empty()) choice = absl::NotFoundError("no version behind versions/");
+  if (has_version && version.empty()) choice = NotFound("no version behind versions/");
   const std::string action = words.empty() ? "" : words[0];
   if (words.size() > 1 || (!action.empty() && action != "ready" && action != "infer")) {
-    choice = absl::NotFoundError("no such path below /v2/models");
+    choice = NotFound("no such path below /v2/models");
   }
   if (choice.ok()) {
     auto refused = RefuseMethod(*exchange, action == "infer" ? "POST" : "GET, HEAD");

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "absl/strings/str_cat.h"
+#include "base/errors.h"
 #include "base/status_macros.h"
 #include "base/text.h"
 #include "server/rpc/grpc_status.h"
@@ -21,11 +21,10 @@ constexpr char kField[] = "signature_def";
 absl::Status CheckFields(const tfs::GetModelMetadataRequest& request) {
   for (const std::string& field : request.metadata_field()) {
     if (field == kField) continue;
-    return absl::InvalidArgumentError(
-        absl::StrCat("metadata_field: \"", Printable(field, 40), "\", want \"", kField, "\""));
+    return InvalidArgument("metadata_field: \"", Printable(field, 40), "\", want \"", kField, "\"");
   }
   if (!request.metadata_field().empty()) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("metadata_field: none, want \"", kField, "\""));
+  return InvalidArgument("metadata_field: none, want \"", kField, "\"");
 }
 
 void FillMetadata(const ServedModel& served, tfs::GetModelMetadataResponse& response) {

@@ -17,6 +17,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "base/errors.h"
 #include "base/load_scope.h"
 
 namespace ulfd::server {
@@ -27,7 +28,7 @@ constexpr int kLookMs = 50;
 constexpr int kLowestPriority = 19;
 
 absl::Status CannotStart(const std::string& program, int error) {
-  return absl::UnavailableError(absl::StrCat(program, ": cannot be run: ", strerror(error)));
+  return Unavailable(program, ": cannot be run: ", strerror(error));
 }
 
 // Starts the program with `errors` as its stderr; 0 or errno.

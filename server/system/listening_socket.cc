@@ -19,6 +19,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "base/errors.h"
 
 namespace ulfd::server {
 namespace {
@@ -78,7 +79,7 @@ absl::StatusOr<Endpoint> ParseEndpoint(const std::string& text) {
   Endpoint endpoint;
   if (colon == std::string::npos || !absl::SimpleAtoi(text.substr(colon + 1), &endpoint.port) ||
       endpoint.port < 0 || endpoint.port > 65535 || !IsIpAddress(text.substr(0, colon))) {
-    return absl::InvalidArgumentError(absl::StrCat("\"", text, "\", want IP:PORT or unix:PATH"));
+    return InvalidArgument("\"", text, "\", want IP:PORT or unix:PATH");
   }
   endpoint.address = text.substr(0, colon);
   return endpoint;
@@ -112,8 +113,7 @@ ConnectionRoom RoomForConnections() {
 absl::StatusOr<ListeningSocket> ListenOn(const std::string& address, int port,
                                          absl::string_view protocol) {
   const auto fail = [&](absl::string_view why) {
-    return absl::UnavailableError(
-        absl::StrCat("cannot listen on ", address, ":", port, " for ", protocol, ": ", why));
+    return Unavailable("cannot listen on ", address, ":", port, " for ", protocol, ": ", why);
   };
   int error = 0;
   const AddressInfo info = Numeric(address, port, error);

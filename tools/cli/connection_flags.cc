@@ -5,7 +5,6 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
-#include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 
 namespace ulfd::tools {
@@ -30,16 +29,16 @@ absl::StatusOr<Metadata> ParseMetadata(const std::vector<std::string>& texts) {
       return UsageError("--metadata: authorization: a token comes from --token_file");
     }
     if (equals == std::string::npos || key.empty()) {
-      return UsageError(absl::StrCat("--metadata: \"", text, "\", want KEY=VALUE"));
+      return UsageError("--metadata: \"", text, "\", want KEY=VALUE");
     }
     if (!IsKey(key)) {
-      return UsageError(absl::StrCat("--metadata: key \"", key,
-                                     "\", want lower case letters, digits, \"_\", \"-\" and "
-                                     "\".\", neither grpc-... nor ...-bin"));
+      return UsageError("--metadata: key \"", key,
+                        "\", want lower case letters, digits, \"_\", \"-\" and "
+                        "\".\", neither grpc-... nor ...-bin");
     }
     const std::string value = text.substr(equals + 1);
     if (!std::all_of(value.begin(), value.end(), absl::ascii_isprint)) {
-      return UsageError(absl::StrCat("--metadata: ", key, ": want a value of printable ASCII"));
+      return UsageError("--metadata: ", key, ": want a value of printable ASCII");
     }
     metadata.emplace_back(key, value);
   }
@@ -73,7 +72,7 @@ absl::StatusOr<ConnectionOptions> ConnectionFlags::Options() const {
   for (const char* name : {"tls_ca", "tls_cert", "tls_key", "tls_server_name"}) {
     if (!flags_.IsSet(name)) continue;
     if (flags_.IsSet("tls") && !options_.tls) {
-      return UsageError(absl::StrCat("--", name, " and --notls contradict each other"));
+      return UsageError("--", name, " and --notls contradict each other");
     }
     options.tls = true;
   }

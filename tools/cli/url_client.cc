@@ -10,6 +10,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "base/errors.h"
 #include "base/status_macros.h"
 #include "base/text.h"
 
@@ -99,16 +100,14 @@ struct UrlClient::Transfer {
   // OK if the answer's body is the file that was asked for.
   absl::Status CheckStart() {
     if (!encoding.empty() && encoding != "identity") {
-      return absl::FailedPreconditionError(
-          absl::StrCat("comes with Content-Encoding: ", Printable(encoding, 100),
-                       ", want the file itself, which nobody asked to be compressed"));
+      return FailedPrecondition("comes with Content-Encoding: ", Printable(encoding, 100),
+                                ", want the file itself, which nobody asked to be compressed");
     }
     if (!wanted_tag.empty() && !answer.tag.empty() && answer.tag != wanted_tag) {
-      return absl::FailedPreconditionError("changed while it was copied");
+      return FailedPrecondition("changed while it was copied");
     }
     if (Code() == 206 && !ranged) {
-      return absl::FailedPreconditionError(
-          absl::StrCat("the answer is another part than that from byte ", offset));
+      return FailedPrecondition("the answer is another part than that from byte ", offset);
     }
     to_skip = Code() == 206 ? 0 : offset;
     return absl::OkStatus();
@@ -204,7 +203,7 @@ void UrlClient::Configure(const std::string& url, const Transfer& t) {
 }
 
 absl::Status UrlClient::Perform(const std::string& url, Transfer& t) {
-  if (curl_ == nullptr) return absl::InternalError("libcurl does not start");
+  if (curl_ == nullptr) return Internal("libcurl does not start");
   curl_easy_reset(curl_);  // Connections stay.
   t.curl = curl_;
   t.stopped = options_.stopped;
@@ -258,7 +257,7 @@ absl::StatusOr<std::string> UrlClient::Page(const std::string& url) {
   std::string page;
   const auto append = [&](absl::string_view bytes) {
     if (static_cast<int64_t>(page.size() + bytes.size()) > kMaxPageBytes) {
-      return absl::OutOfRangeError("the listing has more than 16 MiB");
+      return OutOfRange("the listing has more than 16 MiB");
     }
     absl::StrAppend(&page, bytes);
     return absl::OkStatus();

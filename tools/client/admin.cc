@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/closest_names.h"
+#include "base/errors.h"
 #include "base/status_macros.h"
 #include "proto/admin.grpc.pb.h"
 #include "tools/cli/commands.h"
@@ -58,7 +59,7 @@ absl::StatusOr<Reply> Call(const Admin& admin, Method<Request, Reply> method,
 absl::StatusOr<int64_t> ParseVersion(const std::string& text) {
   int64_t version = 0;
   if (!absl::SimpleAtoi(text, &version) || version < 1) {
-    return UsageError(absl::StrCat("version \"", text, "\", want a positive number"));
+    return UsageError("version \"", text, "\", want a positive number");
   }
   return version;
 }
@@ -160,7 +161,7 @@ absl::Status ReloadConfig(const Admin& admin) {
     PrintVersions(model.name(), model.versions());
   }
   if (!reply.applied()) {
-    return absl::FailedPreconditionError("not applied: the configuration in force is the old one");
+    return FailedPrecondition("not applied: the configuration in force is the old one");
   }
   Print(stdout,
         absl::StrCat(admin.dry_run ? "would be applied" : "applied", ": ", reply.models_size(),
@@ -247,14 +248,13 @@ absl::Status RunAdmin(Args args) {
   if (action == std::end(kActions)) {
     std::vector<absl::string_view> known;
     for (const Action& a : kActions) known.push_back(a.name);
-    return UsageError(
-        absl::StrCat("unknown action \"", positional[1], "\"", DidYouMean(positional[1], known)));
+    return UsageError("unknown action \"", positional[1], "\"", DidYouMean(positional[1], known));
   }
   RETURN_IF_ERROR(flags.Only(action->name == "reload-config", "reload-config", {"dry_run"}));
   RETURN_IF_ERROR(flags.Only(action->name == "rollback", "rollback", {"epoch"}));
   const std::vector<std::string> rest(positional.begin() + 2, positional.end());
   if (rest.size() < action->min_args || rest.size() > action->max_args) {
-    return UsageError(absl::StrCat(positional[1], ": ", rest.size(), " arguments"));
+    return UsageError(positional[1], ": ", rest.size(), " arguments");
   }
   ASSIGN_OR_RETURN(const Connector connector, Connector::Create(connection_flags));
   RETURN_IF_ERROR(CheckTarget(positional[0]));

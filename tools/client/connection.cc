@@ -8,6 +8,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "base/errors.h"
 #include "base/host_port.h"
 #include "base/status_macros.h"
 #include "base/text.h"
@@ -22,30 +23,27 @@ namespace {
 absl::StatusOr<grpc::SslCredentialsOptions> ReadTlsFiles(const ConnectionOptions& options) {
   grpc::SslCredentialsOptions ssl;
   if (!options.tls_ca.empty()) {
-    const absl::StatusOr<std::string> issuers = ReadCertificates(options.tls_ca);
-    if (!issuers.ok()) return Annotate(issuers.status(), "--tls_ca");
-    ssl.pem_root_certs = *issuers;
+    ASSIGN_OR_RETURN(ssl.pem_root_certs, Annotate(ReadCertificates(options.tls_ca), "--tls_ca"));
   }
   if (options.tls_cert.empty()) return ssl;
-  const auto own = ReadTlsMaterial(
-      {.certificate_file = options.tls_cert, .key_file = options.tls_key}, absl::Now());
-  if (!own.ok()) return Annotate(own.status(), "--tls_cert and --tls_key");
-  ssl.pem_cert_chain = own->certificate_chain;
-  ssl.pem_private_key = own->private_key;
+  const TlsOptions files{.certificate_file = options.tls_cert, .key_file = options.tls_key};
+  ASSIGN_OR_RETURN(const TlsMaterial own,
+                   Annotate(ReadTlsMaterial(files, absl::Now()), "--tls_cert and --tls_key"));
+  ssl.pem_cert_chain = own.certificate_chain;
+  ssl.pem_private_key = own.private_key;
   return ssl;
 }
 
 absl::StatusOr<std::string> ReadToken(const std::string& path) {
-  absl::StatusOr<std::string> text = ReadFileOrPipe(path);
-  if (!text.ok()) return Annotate(text.status(), "--token_file");
-  const absl::string_view token = absl::StripAsciiWhitespace(*text);
+  ASSIGN_OR_RETURN(const std::string text, Annotate(ReadFileOrPipe(path), "--token_file"));
+  const absl::string_view token = absl::StripAsciiWhitespace(text);
   if (!token.empty() &&
       std::all_of(token.begin(), token.end(), [](char c) { return absl::ascii_isgraph(c); })) {
     return std::string(token);
   }
   // Nothing of it is shown.
-  return absl::InvalidArgumentError(absl::StrCat(
-      "--token_file: ", path, ": want one token of printable characters and nothing else"));
+  return InvalidArgument("--token_file: ", path,
+                         ": want one token of printable characters and nothing else");
 }
 
 }  // namespace
@@ -58,7 +56,7 @@ void Connection::Prepare(grpc::ClientContext& context, absl::Duration timeout) c
 
 absl::Status CheckTarget(const std::string& target) {
   if (IsHostAndPort(target) || absl::StartsWith(target, "unix:")) return absl::OkStatus();
-  return UsageError(absl::StrCat(Quote(target), ", want HOST:PORT or unix:PATH"));
+  return UsageError(Quote(target), ", want HOST:PORT or unix:PATH");
 }
 
 Connector::Connector() : metadata_(std::make_shared<const Metadata>()) {}

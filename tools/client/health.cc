@@ -5,6 +5,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "base/errors.h"
 #include "base/status_macros.h"
 #include "proto/health.grpc.pb.h"
 #include "tools/cli/commands.h"
@@ -28,7 +29,7 @@ absl::Status CheckGrpc(const Connection& server, const std::string& model, absl:
   ASSIGN_OR_RETURN(const HealthCheckResponse response,
                    Call<Health>(server, &Health::Stub::Check, "Health.Check", request, timeout));
   const std::string state = HealthCheckResponse::ServingStatus_Name(response.status());
-  if (response.status() != HealthCheckResponse::SERVING) return absl::UnavailableError(state);
+  if (response.status() != HealthCheckResponse::SERVING) return Unavailable(state);
   Print(stdout, state + "\n");
   return absl::OkStatus();
 }

@@ -5,6 +5,7 @@
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "base/errors.h"
 #include "base/status_macros.h"
 #include "engine/tensor/tensor.h"
 #include "proto/open_inference.grpc.pb.h"
@@ -21,8 +22,7 @@ absl::StatusOr<DType> DTypeOf(const std::string& name, const std::string& dataty
   if (datatype == "FP32") return DType::kFloat32;
   if (datatype == "INT32") return DType::kInt32;
   if (datatype == "INT64") return DType::kInt64;
-  return absl::InternalError(
-      absl::StrCat("input \"", name, "\": the server says type \"", datatype, "\""));
+  return Internal("input \"", name, "\": the server says type \"", datatype, "\"");
 }
 
 // Every array as raw bytes; KServe wants either all inputs raw or none.
@@ -58,8 +58,7 @@ absl::Status FillInputs(const engine::NpzArrays& arrays,
 absl::StatusOr<std::vector<float>> Values(const inference::ModelInferResponse& response, int i) {
   const auto& output = response.outputs(i);
   if (output.datatype() != "FP32") {
-    return absl::InternalError(
-        absl::StrCat("output \"", output.name(), "\" has type ", output.datatype()));
+    return Internal("output \"", output.name(), "\" has type ", output.datatype());
   }
   if (response.raw_output_contents_size() == 0) {
     const auto& values = output.contents().fp32_contents();
@@ -67,7 +66,7 @@ absl::StatusOr<std::vector<float>> Values(const inference::ModelInferResponse& r
   }
   if (i >= response.raw_output_contents_size() ||
       response.raw_output_contents(i).size() % sizeof(float) != 0) {
-    return absl::InternalError(absl::StrCat("output \"", output.name(), "\": bad raw contents"));
+    return Internal("output \"", output.name(), "\": bad raw contents");
   }
   const std::string& raw = response.raw_output_contents(i);
   std::vector<float> values(raw.size() / sizeof(float));

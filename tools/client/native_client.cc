@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "absl/strings/str_cat.h"
+#include "base/errors.h"
 #include "base/status_macros.h"
 #include "proto/predict.grpc.pb.h"
 #include "tools/client/clients.h"
@@ -26,8 +27,8 @@ absl::StatusOr<DType> DTypeOf(const ulfd::v1::TensorMetadata& input) {
     case ulfd::v1::DATA_TYPE_INT64:
       return DType::kInt64;
     default:
-      return absl::InternalError(absl::StrCat("input \"", input.name(), "\": the server says type ",
-                                              ulfd::v1::DataType_Name(input.data_type())));
+      return Internal("input \"", input.name(), "\": the server says type ",
+                      ulfd::v1::DataType_Name(input.data_type()));
   }
 }
 

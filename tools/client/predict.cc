@@ -1,8 +1,8 @@
 // ulf predict: calls a running daemon and prints the scores.
 // SPDX-License-Identifier: Apache-2.0
 #include "absl/strings/match.h"
-#include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "base/errors.h"
 #include "base/status_macros.h"
 #include "base/text_file.h"
 #include "engine/weights/proto_file.h"
@@ -69,7 +69,7 @@ absl::StatusOr<ulfd::v1::PredictRequest> ReadRequest(const std::string& path) {
   ulfd::v1::PredictRequest request;
   if (absl::EndsWith(path, ".pb")) {
     if (request.ParseFromString(content)) return request;
-    return absl::InvalidArgumentError(absl::StrCat(path, ": no binary PredictRequest"));
+    return InvalidArgument(path, ": no binary PredictRequest");
   }
   RETURN_IF_ERROR(engine::ParseTextProto(content, path, request));
   return request;

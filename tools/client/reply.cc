@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "base/errors.h"
 #include "base/status_macros.h"
 #include "engine/tensor/tensor.h"
 #include "engine/weights/npy.h"
@@ -29,13 +30,12 @@ absl::Status Check(const Reply& reply, const PrintOptions& options) {
   for (const ReplyOutput& output : reply.outputs) {
     const auto bytes = engine::ArrayBytes(output.shape, engine::NpyType::kFloat32);
     if (!bytes.ok() || *bytes != static_cast<int64_t>(output.values.size() * sizeof(float))) {
-      return absl::InternalError(absl::StrCat("output \"", output.name, "\": shape ",
-                                              engine::ToString(output.shape), " but ",
-                                              output.values.size(), " values"));
+      return Internal("output \"", output.name, "\": shape ", engine::ToString(output.shape),
+                      " but ", output.values.size(), " values");
     }
   }
   for (const int32_t index : reply.indices) {
-    if (index < 0) return absl::InternalError(absl::StrCat("index ", index, " of a best ad"));
+    if (index < 0) return Internal("index ", index, " of a best ad");
   }
   if (options.row_names.empty() || reply.outputs.empty()) return absl::OkStatus();
   int64_t needed = 0;
@@ -45,8 +45,7 @@ absl::Status Check(const Reply& reply, const PrintOptions& options) {
   const auto names = static_cast<int64_t>(options.row_names.size());
   const bool all = reply.indices.empty() && needed > 1;
   if (all ? names != needed : names < needed) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--row_names has ", names, " lines for ", needed, " rows"));
+    return InvalidArgument("--row_names has ", names, " lines for ", needed, " rows");
   }
   return absl::OkStatus();
 }

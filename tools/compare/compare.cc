@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "base/errors.h"
 #include "base/status_macros.h"
 #include "engine/runtime/model.h"
 #include "engine/tensor/onednn.h"
@@ -46,8 +47,8 @@ absl::Status CompareTensors(const std::string& a_path, const std::string& b_path
   const Comparison comparison = Compare(a, b, order, tolerance);
   Print(stdout, ToText(comparison, tolerance));
   if (comparison.first_beyond < 0) return absl::OkStatus();
-  return absl::FailedPreconditionError(
-      absl::StrCat(comparison.tensors[comparison.first_beyond].name, ": not within ", tolerance));
+  return FailedPrecondition(comparison.tensors[comparison.first_beyond].name, ": not within ",
+                            tolerance);
 }
 
 absl::Status CompareScores(const std::string& a_path, const std::string& b_path,
@@ -64,7 +65,7 @@ absl::Status CompareScores(const std::string& a_path, const std::string& b_path,
   ScoreSet::AddRow(b_path, differences, table);
   Print(stdout, absl::StrCat(requests.Size(), "\n", table.ToString()));
   if (differences.max <= tolerance) return absl::OkStatus();
-  return absl::FailedPreconditionError(absl::StrCat("scores: not within ", tolerance));
+  return FailedPrecondition("scores: not within ", tolerance);
 }
 
 }  // namespace
@@ -94,7 +95,7 @@ absl::Status RunCompare(Args args) {
   RETURN_IF_ERROR(model_flags.redis().Check());
   std::error_code ignored;
   if (!models && std::filesystem::is_directory(positional[0], ignored)) {
-    return UsageError(absl::StrCat(positional[0], " is a directory: two models want --requests"));
+    return UsageError(positional[0], " is a directory: two models want --requests");
   }
   if (models) {
     return CompareScores(positional[0], positional[1], scores, tolerance, model_flags);

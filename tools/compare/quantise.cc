@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "base/errors.h"
 #include "base/status_macros.h"
 #include "base/text_file.h"
 #include "engine/directory/model_directory.h"
@@ -81,7 +82,7 @@ absl::StatusOr<std::string> TextOf(const pb::ModelManifest& manifest,
   std::string whole, added;
   if (!google::protobuf::TextFormat::PrintToString(manifest, &whole) ||
       !google::protobuf::TextFormat::PrintToString(precision, &added)) {
-    return absl::InternalError("the manifest cannot be printed");
+    return Internal("the manifest cannot be printed");
   }
   const auto before = ReadTextFile(absl::StrCat(directory, "/", engine::kManifestFile));
   if (!before.ok()) return whole;
@@ -112,8 +113,8 @@ class Quantiser {
     ASSIGN_OR_RETURN(const auto rounded, Load(Choice()));
     FindGroups(*rounded);
     if (groups_.empty() && !unnamed_) {
-      return absl::FailedPreconditionError(absl::StrCat("the model has no layer that could be in ",
-                                                        engine::Name(options_.precision)));
+      return FailedPrecondition("the model has no layer that could be in ",
+                                engine::Name(options_.precision));
     }
     for (Group& group : groups_) {
       ASSIGN_OR_RETURN(group.alone, Measure(Only(group.layers)));
@@ -135,9 +136,9 @@ class Quantiser {
       ScoreSet::AddRow("all but those in (fp32)", all, table_);
     Print(stdout, absl::StrCat(requests_.Size(), "\n", table_.ToString()));
     if (all.max > options_.max_error) {
-      return absl::FailedPreconditionError(
-          absl::StrCat("every layer moves scores by more than --max_error of ", options_.max_error,
-                       unnamed_ ? "; those without a name cannot be chosen one by one" : ""));
+      return FailedPrecondition(
+          "every layer moves scores by more than --max_error of ", options_.max_error,
+          unnamed_ ? "; those without a name cannot be chosen one by one" : "");
     }
     return WriteManifest(all);
   }
@@ -275,12 +276,11 @@ absl::Status RunQuantise(Args args) {
   if (options.scores.requests.empty()) return UsageError("--requests is needed");
   ASSIGN_OR_RETURN(options.precision, engine::ParsePrecision(precision));
   if (options.precision <= Precision::kAuto) {
-    return UsageError(absl::StrCat("--precision=", precision, ", want bf16 or int8"));
+    return UsageError("--precision=", precision, ", want bf16 or int8");
   }
   if (!engine::Has(options.precision)) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("this machine has no ", engine::InstructionsOf(options.precision),
-                     ", or ULFD_ISA leaves it out: there is nothing to measure"));
+    return FailedPrecondition("this machine has no ", engine::InstructionsOf(options.precision),
+                              ", or ULFD_ISA leaves it out: there is nothing to measure");
   }
   engine::UseOneThread();
   return Quantiser(model_flags, positional[0], options).Run();

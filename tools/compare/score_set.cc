@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "base/errors.h"
 #include "base/status_macros.h"
 #include "base/text.h"
 #include "tools/cli/print.h"
@@ -48,8 +49,8 @@ absl::Status CheckFinite(const engine::NpzArrays& inputs, const engine::ModelInf
     const size_t count = array->second.bytes.size() / sizeof(float);
     for (size_t i = 0; i < count; ++i) {
       if (std::isfinite(values[i])) continue;
-      return absl::InvalidArgumentError(absl::StrCat("input \"", input.name, "\": element ", i,
-                                                     " is ", values[i], ", want finite numbers"));
+      return InvalidArgument("input \"", input.name, "\": element ", i, " is ", values[i],
+                             ", want finite numbers");
     }
   }
   return absl::OkStatus();
@@ -72,9 +73,8 @@ class Reader {
         {file},
         [&](recording::Recording& record) -> absl::Status {
           const std::string source = absl::StrCat(file, ", call ", ++call);
-          absl::StatusOr<engine::NpzArrays> arrays = InputsOfRecording(record);
-          if (!arrays.ok()) return Annotate(arrays.status(), source);
-          return Add({.source = source, .top_k = record.indices_size()}, *std::move(arrays));
+          ASSIGN_OR_RETURN(engine::NpzArrays arrays, Annotate(InputsOfRecording(record), source));
+          return Add({.source = source, .top_k = record.indices_size()}, std::move(arrays));
         },
         &damage));
     const std::string passed_over = DescribeDamage(damage);
@@ -88,7 +88,7 @@ class Reader {
     if (labels_.empty()) return absl::OkStatus();
     const auto found = arrays.find(labels_);
     if (found == arrays.end()) {
-      return absl::NotFoundError(absl::StrCat("no array \"", labels_, "\" (--labels)"));
+      return NotFound("no array \"", labels_, "\" (--labels)");
     }
     ASSIGN_OR_RETURN(const engine::NpyArray array,
                      ConvertInput(labels_, std::move(found->second), engine::DType::kFloat32));
@@ -97,16 +97,15 @@ class Reader {
     labels.assign(values, values + array.bytes.size() / sizeof(float));
     for (size_t i = 0; i < labels.size(); ++i) {
       if (labels[i] == 0 || labels[i] == 1) continue;
-      return absl::InvalidArgumentError(
-          absl::StrCat("array \"", labels_, "\": element ", i, " is ", labels[i], ", want 0 or 1"));
+      return InvalidArgument("array \"", labels_, "\": element ", i, " is ", labels[i],
+                             ", want 0 or 1");
     }
     return absl::OkStatus();
   }
   absl::Status Add(SavedRequest request, engine::NpzArrays arrays) {
-    absl::StatusOr<engine::NpzArrays> inputs = ConvertInputs(std::move(arrays), info_);
-    if (!inputs.ok()) return Annotate(inputs.status(), request.source);
-    RETURN_IF_ERROR(Annotate(CheckFinite(*inputs, info_), request.source));
-    request.inputs = *std::move(inputs);
+    ASSIGN_OR_RETURN(request.inputs,
+                     Annotate(ConvertInputs(std::move(arrays), info_), request.source));
+    RETURN_IF_ERROR(Annotate(CheckFinite(request.inputs, info_), request.source));
     requests_.push_back(std::move(request));
     return absl::OkStatus();
   }
@@ -130,9 +129,9 @@ absl::StatusOr<std::vector<SavedRequest>> ReadRequests(const std::vector<std::st
   }
   std::vector<SavedRequest> requests = std::move(reader).requests();
   if (requests.size() < 2) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "--requests: ", requests.size(), requests.size() == 1 ? " request" : " requests",
-        ", want at least 2: a single one says nothing of others"));
+    return InvalidArgument("--requests: ", requests.size(),
+                           requests.size() == 1 ? " request" : " requests",
+                           ", want at least 2: a single one says nothing of others");
   }
   return requests;
 }
@@ -162,8 +161,7 @@ absl::Status ScoreSet::Init(const engine::Model& wanted) {
   outputs_ = OutputNames(wanted);
   const auto named = std::find(outputs_.begin(), outputs_.end(), flags_.score);
   if (!flags_.score.empty() && named == outputs_.end()) {
-    return absl::NotFoundError(absl::StrCat("--score: no output \"", flags_.score, "\"; there are ",
-                                            QuotedNames(outputs_)));
+    return NotFound("--score: no output \"", flags_.score, "\"; there are ", QuotedNames(outputs_));
   }
   score_ = flags_.score.empty() ? FirstOfAds(wanted) : named - outputs_.begin();
   ASSIGN_OR_RETURN(requests_, ReadRequests(flags_.requests, flags_.labels, wanted.info()));
@@ -171,9 +169,8 @@ absl::Status ScoreSet::Init(const engine::Model& wanted) {
   for (size_t r = 0; r < requests_.size(); ++r) {
     const std::vector<float>& labels = requests_[r].labels;
     if (!labels.empty() && labels.size() != wanted_[r].ranking.size()) {
-      return absl::InvalidArgumentError(absl::StrCat(requests_[r].source, ": ", labels.size(),
-                                                     " labels for ", wanted_[r].ranking.size(),
-                                                     " ads"));
+      return InvalidArgument(requests_[r].source, ": ", labels.size(), " labels for ",
+                             wanted_[r].ranking.size(), " ads");
     }
     labels_.insert(labels_.end(), labels.begin(), labels.end());
   }
@@ -182,8 +179,8 @@ absl::Status ScoreSet::Init(const engine::Model& wanted) {
 
 absl::StatusOr<Differences> ScoreSet::Measure(const engine::Model& found) {
   if (const std::vector<std::string> outputs = OutputNames(found); outputs != outputs_) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("the outputs are ", QuotedNames(outputs), ", want ", QuotedNames(outputs_)));
+    return InvalidArgument("the outputs are ", QuotedNames(outputs), ", want ",
+                           QuotedNames(outputs_));
   }
   ASSIGN_OR_RETURN(const std::vector<RequestScores> scores, Score(found));
   for (size_t r = 0; r < scores.size(); ++r) {
@@ -191,9 +188,9 @@ absl::StatusOr<Differences> ScoreSet::Measure(const engine::Model& found) {
         scores[r].ranking.size() == wanted_[r].ranking.size()) {
       continue;
     }
-    return absl::InvalidArgumentError(absl::StrCat(
-        requests_[r].source, ": ", scores[r].ranking.size(), " ads with ", scores[r].values.size(),
-        " values, want ", wanted_[r].ranking.size(), " with ", wanted_[r].values.size()));
+    return InvalidArgument(requests_[r].source, ": ", scores[r].ranking.size(), " ads with ",
+                           scores[r].values.size(), " values, want ", wanted_[r].ranking.size(),
+                           " with ", wanted_[r].values.size());
   }
   return Compare(wanted_, scores, flags_.top_k, labels_);
 }
@@ -221,19 +218,19 @@ absl::StatusOr<std::vector<RequestScores>> ScoreSet::Score(const engine::Model& 
   engine::Workspace workspace;
   engine::RunResult result;
   for (const SavedRequest& request : requests_) {
-    absl::StatusOr<engine::NpzArrays> inputs = ConvertInputs(request.inputs, model.info());
-    if (!inputs.ok()) return Annotate(inputs.status(), request.source);
-    const auto views = InputViews(model.info(), *inputs);
+    ASSIGN_OR_RETURN(engine::NpzArrays inputs,
+                     Annotate(ConvertInputs(request.inputs, model.info()), request.source));
+    const auto views = InputViews(model.info(), inputs);
     absl::Status run = model.Run(views, {}, workspace, result);
     // As the daemon scores every further request of these shapes.
     if (run.ok() && !model.MakePlans({}, INT64_MAX).empty()) {
       run = model.Run(views, {}, workspace, result);
     }
-    if (!run.ok()) return Annotate(run, request.source);
-    absl::StatusOr<RequestScores> scores = ScoresOf(model.info(), result);
-    if (!scores.ok()) return Annotate(scores.status(), request.source);
-    scores->top_k = request.top_k;
-    all.push_back(*std::move(scores));
+    RETURN_IF_ERROR(Annotate(run, request.source));
+    ASSIGN_OR_RETURN(RequestScores scores,
+                     Annotate(ScoresOf(model.info(), result), request.source));
+    scores.top_k = request.top_k;
+    all.push_back(std::move(scores));
   }
   return all;
 }
@@ -246,9 +243,8 @@ absl::StatusOr<RequestScores> ScoreSet::ScoresOf(const engine::ModelInfo& info,
     if (tensor.dtype != engine::DType::kFloat32) continue;
     for (int64_t i = 0; i < tensor.elements(); ++i) {
       if (!std::isfinite(tensor.f32()[i])) {
-        return absl::InvalidArgumentError(absl::StrCat("output \"", info.outputs[o].name,
-                                                       "\": element ", i, " is ", tensor.f32()[i],
-                                                       ", want finite scores"));
+        return InvalidArgument("output \"", info.outputs[o].name, "\": element ", i, " is ",
+                               tensor.f32()[i], ", want finite scores");
       }
       scores.values.push_back(tensor.f32()[i]);
     }
@@ -258,10 +254,10 @@ absl::StatusOr<RequestScores> ScoreSet::ScoresOf(const engine::ModelInfo& info,
   const int64_t columns = rows == 0 ? 0 : score.elements() / rows;
   const int64_t column = flags_.column < 0 ? columns + flags_.column : flags_.column;
   if (score.dtype != engine::DType::kFloat32 || column < 0 || column >= columns) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("output \"", info.outputs[score_].name, "\", ", engine::Name(score.dtype), " ",
-                     engine::ToString(score.dims), ": want a float32 column ", flags_.column,
-                     " to rank ads by (--score, --column)"));
+    return InvalidArgument("output \"", info.outputs[score_].name, "\", ",
+                           engine::Name(score.dtype), " ", engine::ToString(score.dims),
+                           ": want a float32 column ", flags_.column,
+                           " to rank ads by (--score, --column)");
   }
   for (int64_t r = 0; r < rows; ++r) scores.ranking.push_back(score.f32()[r * columns + column]);
   return scores;

@@ -6,6 +6,7 @@
 
 #include "absl/functional/function_ref.h"
 #include "absl/strings/str_cat.h"
+#include "base/errors.h"
 #include "base/status_macros.h"
 #include "base/text.h"
 #include "engine/graph/graph_loader.h"
@@ -25,10 +26,10 @@ using engine::TensorSpec;
 class NoFiles final : public engine::ModelResources {
  public:
   absl::StatusOr<const blaze::EmbeddingConfig*> EmbeddingConf(const std::string& path) override {
-    return absl::InternalError(absl::StrCat(path, " is not read during a conversion"));
+    return Internal(path, " is not read during a conversion");
   }
   absl::StatusOr<TableRef> Table(const std::string& name) override {
-    return absl::InternalError(absl::StrCat(name, " is not read during a conversion"));
+    return Internal(name, " is not read during a conversion");
   }
 };
 
@@ -71,9 +72,9 @@ absl::Status GraphBuilder::AddInput(const std::string& name, Level level,
                                     absl::Span<const int64_t> row_shape) {
   Shape::Dims dims = {level == Level::kUser ? Dim::Users() : Dim::Ads()};
   for (const int64_t d : row_shape) dims.push_back(Dim::Of(d));
-  RETURN_IF_ERROR(Annotate(engine::CheckDims(row_shape), absl::StrCat("input \"", name, "\"")));
+  RETURN_IF_ERROR(Annotate(engine::CheckDims(row_shape), "input \"", name, "\""));
   if (!specs_.emplace(name, TensorSpec{engine::InputDType(name), Shape(dims), level}).second) {
-    return absl::AlreadyExistsError(absl::StrCat("input \"", name, "\" is there twice"));
+    return AlreadyExists("input \"", name, "\" is there twice");
   }
   input_tops_.push_back(name);
   ulfd::model::v1::InputConfig& config = *model_.manifest.add_inputs();
@@ -117,8 +118,7 @@ absl::Status GraphBuilder::InferTops(const ulf::LayerParameter& layer,
   for (const std::string& bottom : layer.bottom()) {
     const TensorSpec* spec = Find(bottom);
     if (spec == nullptr) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("reads \"", bottom, "\", which no node before it makes"));
+      return InvalidArgument("reads \"", bottom, "\", which no node before it makes");
     }
     in.push_back(*spec);
   }

@@ -13,6 +13,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "base/errors.h"
 #include "base/flags/flag_set.h"
 #include "base/load_scope.h"
 #include "base/status_macros.h"
@@ -46,10 +47,10 @@ absl::Status ParseDims(const std::vector<std::string>& pairs,
     const std::vector<std::string> parts = absl::StrSplit(pair, '=');
     int64_t value = 0;
     if (parts.size() != 2 || parts[0].empty() || !absl::SimpleAtoi(parts[1], &value) || value < 1) {
-      return UsageError(absl::StrCat("--dims: \"", pair, "\", want NAME=NUMBER"));
+      return UsageError("--dims: \"", pair, "\", want NAME=NUMBER");
     }
     if (!dims.emplace(parts[0], value).second) {
-      return UsageError(absl::StrCat("--dims: \"", parts[0], "\" is there twice"));
+      return UsageError("--dims: \"", parts[0], "\" is there twice");
     }
   }
   return absl::OkStatus();
@@ -76,7 +77,7 @@ absl::Status Run(Args args) {
                   roots = absl::StrSplit(lines, '\n', absl::SkipEmpty());
                   for (std::string& root : roots) {
                     if (!absl::CUnescape(std::string(root), &root)) {
-                      return absl::InvalidArgumentError("want directories, escaped as in C");
+                      return InvalidArgument("want directories, escaped as in C");
                     }
                   }
                   return absl::OkStatus();
@@ -97,7 +98,7 @@ absl::Status Run(Args args) {
     if (positional.size() != 3) return UsageError("onnx takes MODEL.onnx and OUT");
     report = ConvertOnnx(positional[1], positional[2], options);
   } else {
-    return UsageError(absl::StrCat("unknown format \"", positional[0], "\", want caffe or onnx"));
+    return UsageError("unknown format \"", positional[0], "\", want caffe or onnx");
   }
   RETURN_IF_ERROR(report.status());
   tools::Print(stdout, absl::StrCat(report->ToString(), "\nwritten: ", positional.back(), "\n"));

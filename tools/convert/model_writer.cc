@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/errors.h"
 #include "base/status_macros.h"
 #include "base/text.h"
 #include "base/text_file.h"
@@ -25,7 +26,7 @@ namespace ulfd::convert {
 namespace {
 
 absl::Status SystemError(absl::string_view what) {
-  return absl::UnavailableError(absl::StrCat(what, ": ", strerror(errno)));
+  return Unavailable(what, ": ", strerror(errno));
 }
 
 absl::Status WriteProtoText(const std::string& path, absl::string_view heading,
@@ -34,7 +35,7 @@ absl::Status WriteProtoText(const std::string& path, absl::string_view heading,
   printer.SetUseShortRepeatedPrimitives(true);
   std::string text;
   if (!printer.PrintToString(message, &text)) {
-    return absl::InternalError(absl::StrCat(path, ": cannot be printed"));
+    return Internal(path, ": cannot be printed");
   }
   return WriteTextFile(path, absl::StrCat("# ", heading, "\n", text));
 }
@@ -68,7 +69,7 @@ absl::Status WriteFiles(const ConvertedModel& model, const std::string& base) {
   if (model.weights.layer_weights_params_size() > 0) {
     std::string bytes;
     if (!model.weights.SerializeToString(&bytes)) {
-      return absl::ResourceExhaustedError(
+      return ResourceExhausted(
           "the weights are more than 2 GiB, the most that weights.pb can hold");
     }
     RETURN_IF_ERROR(WriteTextFile(absl::StrCat(base, "/weights.pb"), bytes));
@@ -113,8 +114,7 @@ class NewParents {
       made_.push_back(path);
     }
     std::filesystem::create_directories(parent, error);
-    return error ? absl::UnavailableError(absl::StrCat(parent.string(), ": ", error.message()))
-                 : absl::OkStatus();
+    return error ? Unavailable(parent.string(), ": ", error.message()) : absl::OkStatus();
   }
   void Release() { made_.clear(); }
 
@@ -126,16 +126,15 @@ class NewParents {
 absl::StatusOr<std::string> PrepareTarget(const std::string& directory, NewParents& parents) {
   std::string target = directory;
   while (target.size() > 1 && target.back() == '/') target.pop_back();
-  if (target.empty()) return absl::InvalidArgumentError("the output directory has no name");
+  if (target.empty()) return InvalidArgument("the output directory has no name");
   std::error_code error;
   const std::filesystem::path path(target);
   if (std::filesystem::exists(path, error)) {
     if (!std::filesystem::is_directory(path, error)) {
-      return absl::AlreadyExistsError(absl::StrCat(target, ": exists and is no directory"));
+      return AlreadyExists(target, ": exists and is no directory");
     }
     if (!std::filesystem::is_empty(path, error)) {
-      return absl::AlreadyExistsError(
-          absl::StrCat(target, ": exists and is not empty; name a new version directory"));
+      return AlreadyExists(target, ": exists and is not empty; name a new version directory");
     }
   }
   if (path.has_parent_path()) RETURN_IF_ERROR(parents.Make(path.parent_path()));
@@ -154,10 +153,10 @@ absl::Status WriteModel(const ConvertedModel& model, absl::string_view source,
   constexpr mode_t kReadable = 0755;  // mkdtemp's 0700 would hide the model from the daemon's user.
   if (chmod(scratch.path().c_str(), kReadable) != 0) return SystemError(scratch.path());
   RETURN_IF_ERROR(WriteFiles(model, scratch.path()));
-  const auto loaded = engine::Model::Load({.directory = scratch.path(), .name = target});
-  RETURN_IF_ERROR(
-      Annotate(loaded.status(), absl::StrCat(source, ": the converted model does not load")));
-  ASSIGN_OR_RETURN(const std::string report, finish(**loaded));
+  ASSIGN_OR_RETURN(const auto loaded,
+                   Annotate(engine::Model::Load({.directory = scratch.path(), .name = target}),
+                            source, ": the converted model does not load"));
+  ASSIGN_OR_RETURN(const std::string report, finish(*loaded));
   RETURN_IF_ERROR(WriteTextFile(absl::StrCat(scratch.path(), "/conversion_report.txt"), report));
   RETURN_IF_ERROR(WriteTextFile(absl::StrCat(scratch.path(), "/", engine::kSuccessFile), ""));
   if (rename(scratch.path().c_str(), target.c_str()) != 0) return SystemError(target);

@@ -4,6 +4,7 @@
 #include <cstdio>
 
 #include "absl/strings/str_cat.h"
+#include "base/errors.h"
 #include "base/status_macros.h"
 
 namespace ulfd::convert {
@@ -15,16 +16,15 @@ using engine::TensorSpec;
 absl::StatusOr<const TensorSpec*> SpecOf(const GraphBuilder& builder, const std::string& tensor) {
   const TensorSpec* spec = builder.Find(tensor);
   if (spec == nullptr) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("reads \"", tensor, "\", which no node before it makes"));
+    return InvalidArgument("reads \"", tensor, "\", which no node before it makes");
   }
   return spec;
 }
 
 absl::Status WantNumber(const TensorSpec& spec, int axis) {
   if (spec.shape[axis].IsConst()) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("input 0: shape ", spec.shape.ToString(),
-                                                 ", want a number for dimension ", axis));
+  return InvalidArgument("input 0: shape ", spec.shape.ToString(), ", want a number for dimension ",
+                         axis);
 }
 
 // Each value `times` times.
@@ -136,7 +136,7 @@ absl::Status AddSlices(GraphBuilder& builder, absl::string_view name, const std:
                        int axis, absl::Span<const Range> ranges, absl::string_view out) {
   ASSIGN_OR_RETURN(const TensorSpec* spec, SpecOf(builder, in));
   if (axis == 0) {
-    return absl::UnimplementedError("cuts along axis 0, the rows, which belong to the request");
+    return Unimplemented("cuts along axis 0, the rows, which belong to the request");
   }
   RETURN_IF_ERROR(WantNumber(*spec, axis));
   ASSIGN_OR_RETURN(const int64_t inner, InnerSize(builder, in, axis));
@@ -248,7 +248,7 @@ absl::StatusOr<std::string> SpreadPixels(GraphBuilder& builder, const std::strin
   if (d.stride[0] * d.stride[1] == 1) return in;
   constexpr int64_t kMostStride = 64;
   if (std::max(d.stride[0], d.stride[1]) > kMostStride) {
-    return absl::UnimplementedError(absl::StrCat("a stride above ", kMostStride));
+    return Unimplemented("a stride above ", kMostStride);
   }
   const engine::Shape& shape = builder.Find(in)->shape;
   const int64_t height = shape[2].value(), width = shape[3].value();
@@ -290,7 +290,7 @@ absl::Status AddCuts(GraphBuilder& builder, absl::string_view name, std::string 
   for (int axis = 2; axis < 4; ++axis) {
     const auto i = static_cast<size_t>(axis - 2);
     const int64_t left = builder.Find(in)->shape[axis].value() - first[i] - last[i];
-    if (left < 1) return absl::InvalidArgumentError("cuts leave nothing");
+    if (left < 1) return InvalidArgument("cuts leave nothing");
     const std::string cut =
         axis == 3 ? std::string(out) : builder.FreshTensor(absl::StrCat(out, "/cut"));
     RETURN_IF_ERROR(AddSlice(builder, axis == 3 ? name : cut, in, axis, first[i], left, cut));
@@ -307,12 +307,12 @@ absl::Status AddDeconvolution(GraphBuilder& builder, absl::string_view name, con
   const int64_t cells = d.kernel[0] * d.kernel[1];
   if (shape.rank() != 4 || shape[1] != engine::Dim::Of(d.channels) || !shape[2].IsConst() ||
       !shape[3].IsConst()) {
-    return absl::UnimplementedError(absl::StrCat("input of shape ", shape.ToString(), ", want ",
-                                                 d.channels, " channels of a known size"));
+    return Unimplemented("input of shape ", shape.ToString(), ", want ", d.channels,
+                         " channels of a known size");
   }
   if (d.group < 1 || d.channels % d.group != 0 || d.outputs % d.group != 0 ||
       static_cast<int64_t>(d.weight.size()) != d.channels * d.outputs / d.group * cells) {
-    return absl::InvalidArgumentError("channels, group and weight do not fit");
+    return InvalidArgument("channels, group and weight do not fit");
   }
   ASSIGN_OR_RETURN(const std::string image, SpreadPixels(builder, in, d, out));
   // What the convolution pads, and what is cut off behind it.
@@ -326,7 +326,7 @@ absl::Status AddDeconvolution(GraphBuilder& builder, absl::string_view name, con
     last[i] = std::max<int64_t>(0, -after[i]);
     constexpr int64_t kMostPad = 1 << 16;
     if (std::max(before[i], after[i]) > kMostPad) {
-      return absl::UnimplementedError("a kernel that reaches too far");
+      return Unimplemented("a kernel that reaches too far");
     }
     cuts |= before[i] < 0 || after[i] < 0;
   }

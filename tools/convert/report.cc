@@ -3,6 +3,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/errors.h"
 #include "tools/cli/text_table.h"
 
 namespace ulfd::convert {
@@ -38,9 +39,9 @@ void Problems::Add(absl::string_view node, absl::string_view type, absl::string_
 
 absl::Status Problems::ToStatus(absl::string_view source) const {
   if (lines_.empty()) return absl::OkStatus();
-  return absl::UnimplementedError(
-      absl::StrCat(source, ": ", lines_.size(), lines_.size() == 1 ? " node" : " nodes",
-                   " cannot be converted; nothing was written\n  ", absl::StrJoin(lines_, "\n  ")));
+  return Unimplemented(source, ": ", lines_.size(), lines_.size() == 1 ? " node" : " nodes",
+                       " cannot be converted; nothing was written\n  ",
+                       absl::StrJoin(lines_, "\n  "));
 }
 
 }  // namespace ulfd::convert

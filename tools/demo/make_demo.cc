@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "base/errors.h"
 #include "base/status_macros.h"
 #include "base/text_file.h"
 #include "tools/cli/commands.h"
@@ -31,7 +32,7 @@ constexpr std::pair<const char*, const char*> kFiles[] = {
 
 absl::Status CheckName(const std::string& name) {
   if (name.empty() || name[0] == '.' || name.find_first_of("/\"\\\n") != std::string::npos) {
-    return UsageError(absl::StrCat("--name: \"", name, "\" is no name for a model's directory"));
+    return UsageError("--name: \"", name, "\" is no name for a model's directory");
   }
   return absl::OkStatus();
 }
@@ -40,8 +41,7 @@ absl::Status Rename(const fs::path& from, const fs::path& to) {
   std::error_code error;
   fs::rename(from, to, error);
   if (!error || error == std::errc::no_such_file_or_directory) return absl::OkStatus();
-  return absl::UnavailableError(
-      absl::StrCat("cannot rename ", from.string(), ": ", error.message()));
+  return Unavailable("cannot rename ", from.string(), ": ", error.message());
 }
 
 using RowOf = DemoVector (DemoWorld::*)(int64_t) const;
@@ -88,7 +88,7 @@ absl::Status RunMakeDemo(Args args) {
   const fs::path model = fs::path(positional[0]) / name;
   const fs::path version = model / "1";
   if (fs::exists(version) && !force) {
-    return absl::AlreadyExistsError(absl::StrCat(version.string(), " exists; --force replaces it"));
+    return AlreadyExists(version.string(), " exists; --force replaces it");
   }
   const DemoWorld world(ids, static_cast<uint64_t>(seed));
   // Written aside under a name that no server takes for a version, then renamed.
@@ -99,8 +99,7 @@ absl::Status RunMakeDemo(Args args) {
     if (!error) fs::create_directories(aside / part, error);
   }
   if (error) {
-    return absl::UnavailableError(
-        absl::StrCat("cannot create ", aside.string(), ": ", error.message()));
+    return Unavailable("cannot create ", aside.string(), ": ", error.message());
   }
   RETURN_IF_ERROR(WriteModel(world, static_cast<uint64_t>(seed), aside / "1"));
   RETURN_IF_ERROR(WriteDemoRequests(world, name, aside / "requests"));

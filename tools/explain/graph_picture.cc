@@ -19,6 +19,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/strip.h"
+#include "base/errors.h"
 #include "base/file.h"
 #include "base/status_macros.h"
 #include "base/text.h"
@@ -364,9 +365,9 @@ absl::StatusOr<std::string> RunDot(const std::string& dot) {
   const int status = std::system(
       absl::StrCat("command -v dot >/dev/null || exit 127; dot -Tsvg -o ", to, " ", from).c_str());
   if (WIFEXITED(status) && WEXITSTATUS(status) == 127) {
-    return absl::NotFoundError("pictures need Graphviz's program dot (Debian: graphviz)");
+    return NotFound("pictures need Graphviz's program dot (Debian: graphviz)");
   }
-  if (status != 0) return absl::InternalError("Graphviz's program dot failed");
+  if (status != 0) return Internal("Graphviz's program dot failed");
   ASSIGN_OR_RETURN(const std::string svg, ReadFile(to));
   return svg.substr(std::min(svg.size(), svg.find("<svg")));
 }

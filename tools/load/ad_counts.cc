@@ -6,9 +6,9 @@
 #include <memory>
 
 #include "absl/strings/numbers.h"
-#include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "base/errors.h"
 #include "base/status_macros.h"
 
 namespace ulfd::tools {
@@ -17,8 +17,7 @@ namespace {
 absl::StatusOr<int64_t> ParseCount(absl::string_view text) {
   int64_t count = 0;
   if (absl::SimpleAtoi(text, &count) && count >= 1 && count <= AdCounts::kMaxAds) return count;
-  return absl::InvalidArgumentError(
-      absl::StrCat("\"", text, "\", want a number in 1..", AdCounts::kMaxAds));
+  return InvalidArgument("\"", text, "\", want a number in 1..", AdCounts::kMaxAds);
 }
 
 struct LogNormal {
@@ -38,19 +37,16 @@ absl::StatusOr<LogNormal> ParseLogNormal(absl::string_view text) {
                            : field.first == "sigma" ? &shape.sigma
                                                     : nullptr;
     if (target == nullptr) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("lognormal: \"", part, "\", want median=, sigma=, min= or max="));
+      return InvalidArgument("lognormal: \"", part, "\", want median=, sigma=, min= or max=");
     }
     const bool sigma = target == &shape.sigma;
     if (!absl::SimpleAtod(field.second, target) || !std::isfinite(*target) || *target < 0 ||
         (!sigma && *target < 1) || (sigma && *target > 10)) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("lognormal: \"", part, "\", want ", sigma ? "0..10" : "1 or more"));
+      return InvalidArgument("lognormal: \"", part, "\", want ", sigma ? "0..10" : "1 or more");
     }
   }
   if (shape.min > shape.max) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("lognormal: min=", shape.min, " is above max=", shape.max));
+    return InvalidArgument("lognormal: min=", shape.min, " is above max=", shape.max);
   }
   return shape;
 }
@@ -68,8 +64,7 @@ absl::StatusOr<Mix> ParseMix(absl::string_view text) {
     ASSIGN_OR_RETURN(mix.counts.emplace_back(), ParseCount(field.first));
     double share = 0;
     if (!absl::SimpleAtod(field.second, &share) || !std::isfinite(share) || share <= 0) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("mix: \"", part, "\", want ADS@SHARE with a share above 0"));
+      return InvalidArgument("mix: \"", part, "\", want ADS@SHARE with a share above 0");
     }
     mix.up_to.push_back(sum += share);
   }
@@ -90,12 +85,12 @@ absl::StatusOr<AdCounts> AdCounts::Parse(absl::string_view text) {
   if (absl::ConsumePrefix(&text, "uniform:")) {
     const size_t dots = text.find("..");
     if (dots == absl::string_view::npos) {
-      return absl::InvalidArgumentError(absl::StrCat("uniform: \"", text, "\", want LOW..HIGH"));
+      return InvalidArgument("uniform: \"", text, "\", want LOW..HIGH");
     }
     ASSIGN_OR_RETURN(const int64_t low, ParseCount(text.substr(0, dots)));
     ASSIGN_OR_RETURN(const int64_t high, ParseCount(text.substr(dots + 2)));
     if (low > high) {
-      return absl::InvalidArgumentError(absl::StrCat("uniform: ", low, " is above ", high));
+      return InvalidArgument("uniform: ", low, " is above ", high);
     }
     return AdCounts([low, high](Random& random) {
       return low + static_cast<int64_t>(random.Below(static_cast<uint64_t>(high - low + 1)));

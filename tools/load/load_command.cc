@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/errors.h"
 #include "base/status_macros.h"
 #include "base/text_file.h"
 #include "tools/cli/commands.h"
@@ -109,7 +110,7 @@ absl::StatusOr<LoadReport> RunPlan(const LoadOptions& o, const Connector& connec
   if (o.follow_health &&
       !targets.WaitUntilServing(std::chrono::steady_clock::now() +
                                 absl::ToChronoNanoseconds(std::max(o.timeout, absl::Seconds(5))))) {
-    return absl::UnavailableError("no target says that it serves");
+    return Unavailable("no target says that it serves");
   }
   // With several targets any that answers tells about the model.
   const int first = std::max(0, targets.Pick());
@@ -166,11 +167,10 @@ absl::Status RunLoad(Args args) {
   if (!options.plot.empty()) RETURN_IF_ERROR(WriteTextFile(options.plot, LatencyPlot(report)));
   if (report.figures.ok > 0) return absl::OkStatus();
   if (report.figures.sent == 0 && report.figures.warmup_calls > report.figures.warmup_failed) {
-    return absl::UnavailableError(
-        absl::StrCat("no call was counted: all ", report.figures.warmup_calls,
-                     " fell into the warm-up (--warmup=0s counts from the beginning)"));
+    return Unavailable("no call was counted: all ", report.figures.warmup_calls,
+                       " fell into the warm-up (--warmup=0s counts from the beginning)");
   }
-  return absl::UnavailableError("no call was answered");
+  return Unavailable("no call was answered");
 }
 
 }  // namespace ulfd::tools

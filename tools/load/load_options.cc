@@ -4,7 +4,6 @@
 #include <limits>
 
 #include "absl/strings/numbers.h"
-#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
 #include "base/status_macros.h"
@@ -120,7 +119,7 @@ absl::Status ParseRange(const char* flag, const std::string& text, int64_t& firs
   if (text.find("..") == std::string::npos || !absl::SimpleAtoi(ends.first, &first) ||
       !absl::SimpleAtoi(ends.second, &last) || last < first ||
       static_cast<double>(last) - static_cast<double>(first) > 1e15) {
-    return UsageError(absl::StrCat("--", flag, ": \"", text, "\", want LOW..HIGH"));
+    return UsageError("--", flag, ": \"", text, "\", want LOW..HIGH");
   }
   return absl::OkStatus();
 }
@@ -138,8 +137,7 @@ absl::Status ParseBursts(const std::string& text, Bursts& bursts) {
                                                      : nullptr;
     if (target == nullptr || !absl::ParseDuration(field.second, &time) ||
         time <= absl::ZeroDuration() || time > absl::Hours(24)) {
-      return UsageError(
-          absl::StrCat("--burst: \"", part, "\", want factor=5,period=1s,length=100ms"));
+      return UsageError("--burst: \"", part, "\", want factor=5,period=1s,length=100ms");
     }
     *target = absl::ToDoubleSeconds(time);
   }
@@ -155,7 +153,7 @@ absl::Status ParseFeatures(const Texts& t, LoadOptions& o) {
     int64_t count = 0;
     if (colon == std::string::npos || colon == 0 ||
         !absl::SimpleAtoi(text.substr(colon + 1), &count) || count < 0 || count > 1000000) {
-      return UsageError(absl::StrCat("--feature_ids: \"", text, "\", want NAME:N"));
+      return UsageError("--feature_ids: \"", text, "\", want NAME:N");
     }
     o.random.feature_ids[text.substr(0, colon)] = count;
   }
@@ -169,8 +167,7 @@ absl::Status ParseFeatures(const Texts& t, LoadOptions& o) {
               (value >= 1 || (value == -1 && dims.empty()));
       dims.push_back(value);
     }
-    if (!good)
-      return UsageError(absl::StrCat("--shape: \"", text, "\", want NAME:-1x10 or NAME:1x10"));
+    if (!good) return UsageError("--shape: \"", text, "\", want NAME:-1x10 or NAME:1x10");
     o.shapes[text.substr(0, colon)] = std::move(dims);
   }
   return absl::OkStatus();
@@ -180,7 +177,7 @@ absl::Status ParseWords(const Texts& t, const FlagSet& flags, LoadOptions& o) {
   if (t.api == "kserve") {
     o.api = LoadApi::kKserve;
   } else if (t.api != "native") {
-    return UsageError(absl::StrCat("--api: \"", t.api, "\", want native or kserve"));
+    return UsageError("--api: \"", t.api, "\", want native or kserve");
   }
   const std::pair<absl::string_view, ArrivalKind> arrivals[] = {
       {"poisson", ArrivalKind::kPoisson},
@@ -191,8 +188,7 @@ absl::Status ParseWords(const Texts& t, const FlagSet& flags, LoadOptions& o) {
       std::find_if(std::begin(arrivals), std::end(arrivals),
                    [&](const auto& known) { return known.first == t.arrival; });
   if (arrival == std::end(arrivals)) {
-    return UsageError(
-        absl::StrCat("--arrival: \"", t.arrival, "\", want poisson, constant, bursts or recorded"));
+    return UsageError("--arrival: \"", t.arrival, "\", want poisson, constant, bursts or recorded");
   }
   o.arrival = o.closed_loop != 0 ? ArrivalKind::kClosedLoop : arrival->second;
   // Without a rate a recording is replayed as it came.
@@ -208,7 +204,7 @@ absl::Status ParseWords(const Texts& t, const FlagSet& flags, LoadOptions& o) {
 absl::Status CheckCombinations(const LoadOptions& o, const FlagSet& flags) {
   const auto excludes = [&](const char* a, const char* b) {
     return flags.IsSet(a) && flags.IsSet(b)
-               ? UsageError(absl::StrCat("only one of --", a, " and --", b, " can be given"))
+               ? UsageError("only one of --", a, " and --", b, " can be given")
                : absl::OkStatus();
   };
   const std::pair<const char*, const char*> exclusive[] = {
@@ -236,7 +232,7 @@ absl::Status CheckCombinations(const LoadOptions& o, const FlagSet& flags) {
     return UsageError("--warmup must be shorter than --duration");
   }
   if (absl::StatusOr<AdCounts> ads = AdCounts::Parse(o.ads); !ads.ok()) {
-    return UsageError(absl::StrCat("--ads: ", ads.status().message()));
+    return UsageError("--ads: ", ads.status().message());
   }
   return absl::OkStatus();
 }

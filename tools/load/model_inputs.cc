@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/types/span.h"
+#include "base/errors.h"
 #include "base/status_macros.h"
 
 namespace ulfd::tools {
@@ -35,9 +36,8 @@ absl::Status SetType(const std::string& datatype, DenseInput& input) {
     input.bytes = type.bytes;
     return absl::OkStatus();
   }
-  return absl::UnimplementedError(
-      absl::StrCat("input \"", input.name, "\" has elements of type ", datatype,
-                   ": only numbers can be made up; give --inputs=FILE.npz or --replay"));
+  return Unimplemented("input \"", input.name, "\" has elements of type ", datatype,
+                       ": only numbers can be made up; give --inputs=FILE.npz or --replay");
 }
 
 // Row count and the rest, from the metadata or else from what the command line states.
@@ -46,9 +46,9 @@ absl::Status SetDims(absl::Span<const int64_t> shape, bool level_known, const St
   std::vector<int64_t> dims(shape.begin(), shape.end());
   if (const auto said = stated.find(input.name); said != stated.end()) dims = said->second;
   if (dims.empty()) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        "the shape of input \"", input.name, "\" is not known: state it with --shape=", input.name,
-        ":-1x10 (-1: a row per ad)"));
+    return FailedPrecondition("the shape of input \"", input.name,
+                              "\" is not known: state it with --shape=", input.name,
+                              ":-1x10 (-1: a row per ad)");
   }
   if (!level_known) input.of_user = dims[0] >= 0;
   if (input.of_user) input.user_rows = std::max<int64_t>(1, dims[0]);
@@ -56,17 +56,15 @@ absl::Status SetDims(absl::Span<const int64_t> shape, bool level_known, const St
   int64_t values = input.of_user ? input.user_rows : 1;
   for (const int64_t dim : input.dims) {
     if (dim < 0) {
-      return absl::FailedPreconditionError(
-          absl::StrCat("the shape of input \"", input.name,
-                       "\" is not known but for its rank: state it with --shape=", input.name, ":",
-                       input.of_user ? "1" : "-1", "x10"));
+      return FailedPrecondition("the shape of input \"", input.name,
+                                "\" is not known but for its rank: state it with --shape=",
+                                input.name, ":", input.of_user ? "1" : "-1", "x10");
     }
     values = dim > kMostValues / std::max<int64_t>(values, 1) ? kMostValues + 1 : values * dim;
   }
   if (values > kMostValues) {
-    return absl::FailedPreconditionError(absl::StrCat("input \"", input.name, "\" of shape [",
-                                                      absl::StrJoin(dims, ", "), "]: want at most ",
-                                                      kMostValues, " values"));
+    return FailedPrecondition("input \"", input.name, "\" of shape [", absl::StrJoin(dims, ", "),
+                              "]: want at most ", kMostValues, " values");
   }
   return absl::OkStatus();
 }
@@ -76,9 +74,8 @@ absl::Status CheckStated(const StatedShapes& stated, const std::set<std::string>
     if (known.count(name) > 0) continue;
     std::string names;
     for (const std::string& k : known) absl::StrAppend(&names, names.empty() ? "" : ", ", k);
-    return absl::InvalidArgumentError(
-        absl::StrCat("--shape: the model has no dense input \"", name,
-                     names.empty() ? "\"; it has none" : "\"; it has ", names));
+    return InvalidArgument("--shape: the model has no dense input \"", name,
+                           names.empty() ? "\"; it has none" : "\"; it has ", names);
   }
   return absl::OkStatus();
 }

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/errors.h"
 
 namespace ulfd::tools {
 namespace {
@@ -56,9 +57,8 @@ absl::Status RandomRequests::CheckFeatureNames() const {
       absl::StrAppend(&names, names.empty() ? "" : ", ", input.name);
     }
     if (known) continue;
-    return absl::InvalidArgumentError(
-        absl::StrCat("--feature_ids: the model has no sparse feature \"", name,
-                     names.empty() ? "\"; it has none" : "\"; it has ", names));
+    return InvalidArgument("--feature_ids: the model has no sparse feature \"", name,
+                           names.empty() ? "\"; it has none" : "\"; it has ", names);
   }
   return absl::OkStatus();
 }
@@ -68,9 +68,8 @@ absl::Status RandomRequests::CheckSize() const {
   for (const DenseInput& input : inputs_.dense) {
     const int64_t values = ElementsPerRow(input);
     if (input.of_user || values <= kMostValues / ads) continue;
-    return absl::FailedPreconditionError(
-        absl::StrCat("input \"", input.name, "\": ", ads, " ads with ", values,
-                     " values each, want at most ", kMostValues, " in a request"));
+    return FailedPrecondition("input \"", input.name, "\": ", ads, " ads with ", values,
+                              " values each, want at most ", kMostValues, " in a request");
   }
   return absl::OkStatus();
 }

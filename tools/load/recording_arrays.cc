@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "base/errors.h"
 #include "base/status_macros.h"
 #include "base/text.h"
 #include "engine/tensor/tensor.h"
@@ -30,12 +31,10 @@ std::string Packed(const Field& values) {
 // both.
 absl::Status Add(const std::string& name, NpyType type, std::vector<int64_t> dims,
                  std::string bytes, NpzArrays& arrays) {
-  const absl::StatusOr<int64_t> want = engine::ArrayBytes(dims, type);
-  if (!want.ok()) return Annotate(want.status(), Quote(name));
-  if (static_cast<int64_t>(bytes.size()) != *want) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(Quote(name), ": ", bytes.size(), " bytes of values, want ", *want, " for ",
-                     engine::Name(type), " ", engine::ToString(dims)));
+  ASSIGN_OR_RETURN(const int64_t want, Annotate(engine::ArrayBytes(dims, type), Quote(name)));
+  if (static_cast<int64_t>(bytes.size()) != want) {
+    return InvalidArgument(Quote(name), ": ", bytes.size(), " bytes of values, want ", want,
+                           " for ", engine::Name(type), " ", engine::ToString(dims));
   }
   arrays[name] = {type, std::move(dims), std::move(bytes)};
   return absl::OkStatus();
@@ -73,7 +72,7 @@ absl::Status AddDense(const std::string& name, const ulfd::v1::DenseTensor& dens
 absl::StatusOr<NpzArrays> NativeInputs(const recording::v1::Recording& record) {
   ulfd::v1::PredictRequest request;
   if (!request.ParseFromString(record.request())) {
-    return absl::DataLossError("the record holds no PredictRequest");
+    return DataLoss("the record holds no PredictRequest");
   }
   NpzArrays arrays;
   const auto add = [&](const ulfd::v1::Feature& feature, bool of_user) {
@@ -93,7 +92,7 @@ absl::StatusOr<NpzArrays> NativeInputs(const recording::v1::Recording& record) {
 absl::StatusOr<NpzArrays> KserveInputs(const recording::v1::Recording& record) {
   inference::ModelInferRequest request;
   if (!request.ParseFromString(record.request())) {
-    return absl::DataLossError("the record holds no ModelInferRequest");
+    return DataLoss("the record holds no ModelInferRequest");
   }
   NpzArrays arrays;
   for (int i = 0; i < request.inputs_size(); ++i) {
@@ -110,9 +109,8 @@ absl::StatusOr<NpzArrays> KserveInputs(const recording::v1::Recording& record) {
       type = NpyType::kInt64;
       bytes = Packed(contents.int64_contents());
     } else {
-      return absl::UnimplementedError(absl::StrCat("input \"", input.name(), "\" has datatype \"",
-                                                   input.datatype(),
-                                                   "\", want FP32, INT32 or INT64"));
+      return Unimplemented("input \"", input.name(), "\" has datatype \"", input.datatype(),
+                           "\", want FP32, INT32 or INT64");
     }
     if (i < request.raw_input_contents_size()) bytes = request.raw_input_contents(i);
     RETURN_IF_ERROR(Add(input.name(), type, {input.shape().begin(), input.shape().end()},

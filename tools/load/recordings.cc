@@ -7,6 +7,7 @@
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
+#include "base/errors.h"
 #include "base/status_macros.h"
 
 namespace ulfd::tools {
@@ -24,7 +25,7 @@ absl::StatusOr<std::vector<std::string>> FilesIn(const std::string& path,
     if (absl::c_linear_search(endings, extension)) files.push_back(entries->path().string());
   }
   if (error) {
-    return absl::UnavailableError(absl::StrCat(path, ": cannot list: ", error.message()));
+    return Unavailable(path, ": cannot list: ", error.message());
   }
   std::sort(files.begin(), files.end());
   return files;
@@ -32,7 +33,7 @@ absl::StatusOr<std::vector<std::string>> FilesIn(const std::string& path,
 
 absl::StatusOr<std::vector<std::string>> RecordingFiles(const std::string& path) {
   ASSIGN_OR_RETURN(std::vector<std::string> files, FilesIn(path, {".ulfrec"}));
-  if (files.empty()) return absl::NotFoundError(absl::StrCat(path, ": holds no *.ulfrec file"));
+  if (files.empty()) return NotFound(path, ": holds no *.ulfrec file");
   return files;
 }
 

@@ -8,6 +8,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/time.h"
+#include "base/errors.h"
 #include "base/recording/recording_file.h"
 #include "base/status_macros.h"
 #include "engine/tensor/tensor.h"
@@ -101,8 +102,7 @@ absl::Status Extract(const std::vector<std::string>& files, const Options& optio
       },
       &damage));
   if (number < options.record) {
-    return absl::NotFoundError(
-        absl::StrCat("--record: ", options.record, ", but there are ", number, " calls"));
+    return NotFound("--record: ", options.record, ", but there are ", number, " calls");
   }
   if (!options.inputs.empty()) {
     ASSIGN_OR_RETURN(const engine::NpzArrays arrays, InputsOfRecording(found));

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/errors.h"
 #include "base/status_macros.h"
 #include "proto/open_inference.pb.h"
 #include "proto/predict.pb.h"
@@ -62,8 +63,7 @@ absl::StatusOr<AdCounts> AdsFor(const LoadOptions& o) {
       },
       &damage));
   if (counts.empty()) {
-    return absl::NotFoundError(
-        absl::StrCat(o.ads_from, ": holds no call of model \"", o.model, "\""));
+    return NotFound(o.ads_from, ": holds no call of model \"", o.model, "\"");
   }
   return AdCounts::Empirical(std::move(counts));
 }
@@ -83,7 +83,7 @@ absl::StatusOr<LoadRequest> Recorded(const LoadOptions& o, LoadApi api, absl::st
                                      const recording::Recording& record) {
   Message message;
   if (!message.ParseFromString(record.request())) {
-    return absl::DataLossError(absl::StrCat("a record holds no ", name));
+    return DataLoss("a record holds no ", name);
   }
   SetModel(o, message);
   LoadRequest request = Serialised(api, message, record.ads());
@@ -179,7 +179,7 @@ absl::Status RequestSource::MakeFromRecording(const LoadOptions& o, const Connec
   };
   RETURN_IF_ERROR(ForEachRecording(files, add, &damage));
   if (requests.empty()) {
-    return absl::NotFoundError(absl::StrCat(o.replay, ": holds no recorded call"));
+    return NotFound(o.replay, ": holds no recorded call");
   }
   // Calls are recorded when they end, and files of several models follow one another.
   std::stable_sort(requests.begin(), requests.end(),

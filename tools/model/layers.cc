@@ -6,7 +6,7 @@
 #include <system_error>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
+#include "base/errors.h"
 #include "base/status_macros.h"
 #include "base/text_file.h"
 #include "engine/layers/registry.h"
@@ -25,11 +25,11 @@ constexpr char kDescription[] =
 absl::Status WriteExample(const engine::LayerType& type, const std::string& directory) {
   const std::filesystem::path path(directory);
   if (std::filesystem::exists(path)) {
-    return absl::AlreadyExistsError(absl::StrCat(directory, ": exists, want a new directory"));
+    return AlreadyExists(directory, ": exists, want a new directory");
   }
   std::error_code error;
   std::filesystem::create_directories(path, error);
-  if (error) return absl::UnavailableError(absl::StrCat(directory, ": ", error.message()));
+  if (error) return Unavailable(directory, ": ", error.message());
   for (const ExampleFile& file : LayerExample(type)) {
     RETURN_IF_ERROR(WriteTextFile(path / file.name, file.content));
   }

@@ -5,7 +5,7 @@
 #include <random>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
+#include "base/errors.h"
 
 namespace ulfd::tools {
 namespace {
@@ -40,9 +40,9 @@ absl::StatusOr<std::vector<int64_t>> DimsFor(const engine::InputInfo& input, int
     dims.push_back(dim.value() * (dim.IsAds() ? ads : 1));
   }
   if (!known) {
-    return absl::FailedPreconditionError(absl::StrCat(
+    return FailedPrecondition(
         "the shape of input \"", input.name,
-        "\" is not known: give --inputs=FILE.npz, or state it in the manifest (inputs)"));
+        "\" is not known: give --inputs=FILE.npz, or state it in the manifest (inputs)");
   }
   return dims;
 }

@@ -8,8 +8,8 @@
 #include <system_error>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "base/errors.h"
 #include "base/model_version.h"
 #include "base/status_macros.h"
 #include "engine/directory/delta_directory.h"
@@ -47,7 +47,7 @@ absl::StatusOr<std::unique_ptr<const engine::Model>> WithDeltas(
     deltas.push_back({epoch.epoch, engine::EpochDirectory(version, epoch.epoch)});
   }
   if (last > 0 && (deltas.empty() || deltas.back().epoch != last)) {
-    return absl::NotFoundError(absl::StrCat("--epoch: ", version, " has no complete epoch ", last));
+    return NotFound("--epoch: ", version, " has no complete epoch ", last);
   }
   if (deltas.empty()) return model;
   engine::DeltasResult result = model->WithDeltas(deltas);

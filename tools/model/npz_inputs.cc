@@ -6,8 +6,8 @@
 #include <cstring>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/errors.h"
 #include "base/status_macros.h"
 #include "engine/weights/npy.h"
 
@@ -31,8 +31,8 @@ std::vector<double> ToDouble(const NpyArray& array) {
 
 template <typename T>
 absl::Status DoesNotFit(const std::string& name, T value, size_t index, DType wanted) {
-  return absl::InvalidArgumentError(absl::StrCat("input \"", name, "\": element ", index, " is ",
-                                                 value, ", which is no ", engine::Name(wanted)));
+  return InvalidArgument("input \"", name, "\": element ", index, " is ", value, ", which is no ",
+                         engine::Name(wanted));
 }
 
 absl::StatusOr<std::vector<int64_t>> Integers(const std::string& name, const NpyArray& array,
@@ -100,7 +100,7 @@ absl::StatusOr<NpyArray> ConvertInput(const std::string& name, NpyArray array, D
       if (array.type == NpyType::kInt64) return array;
       return ToInteger(name, array, wanted);
   }
-  return absl::InternalError(absl::StrCat("input \"", name, "\": unknown type"));
+  return Internal("input \"", name, "\": unknown type");
 }
 
 absl::Status CheckInputNames(const engine::NpzArrays& arrays,
@@ -110,9 +110,8 @@ absl::Status CheckInputNames(const engine::NpzArrays& arrays,
     if (std::find(known.begin(), known.end(), name) == known.end()) unknown.push_back(name);
   }
   if (unknown.empty()) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("the model has no input \"",
-                                                 absl::StrJoin(unknown, "\", \""), "\"; it has \"",
-                                                 absl::StrJoin(known, "\", \""), "\""));
+  return InvalidArgument("the model has no input \"", absl::StrJoin(unknown, "\", \""),
+                         "\"; it has \"", absl::StrJoin(known, "\", \""), "\"");
 }
 
 absl::Status SplitMatrix(const std::string& matrix, const std::string& feature,
@@ -123,8 +122,8 @@ absl::Status SplitMatrix(const std::string& matrix, const std::string& feature,
                    ConvertInput(matrix, std::move(given.mapped()), engine::DType::kInt64));
   const std::vector<int64_t>& dims = array.dims;
   if (dims.size() != 1 && dims.size() != 2) {
-    return absl::InvalidArgumentError(absl::StrCat("input \"", matrix, "\": ", dims.size(),
-                                                   " dimensions, want [rows, ids] or [rows]"));
+    return InvalidArgument("input \"", matrix, "\": ", dims.size(),
+                           " dimensions, want [rows, ids] or [rows]");
   }
   const size_t width = dims.size() == 1 ? 1 : static_cast<size_t>(dims[1]);
   const std::vector<int64_t> elements = array.ToInt64();
@@ -136,17 +135,16 @@ absl::Status SplitMatrix(const std::string& matrix, const std::string& feature,
     ended = i % width != 0 && (ended || (count > 0 && elements[i] == padding));
     if (elements[i] == padding) continue;
     if (ended) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("input \"", matrix, "\": row ", i / width, ": the padding id ", *padding,
-                       " between ids, want it before or behind them"));
+      return InvalidArgument("input \"", matrix, "\": row ", i / width, ": the padding id ",
+                             *padding, " between ids, want it before or behind them");
     }
     ids.push_back(elements[i]);
     ++count;
   }
   for (const char* part : {".ids", ".values", ".segments"}) {
     if (!arrays.contains(feature + part)) continue;
-    return absl::InvalidArgumentError(
-        absl::StrCat("inputs \"", matrix, "\" and \"", feature, part, "\": want one of the two"));
+    return InvalidArgument("inputs \"", matrix, "\" and \"", feature, part,
+                           "\": want one of the two");
   }
   arrays[feature + ".ids"] =
       engine::NpyArray::FromInt64({static_cast<int64_t>(ids.size())}, ids.data());

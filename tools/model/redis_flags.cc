@@ -20,7 +20,7 @@ RedisFlags::RedisFlags(FlagSet& flags, absl::string_view what) : flags_(flags) {
 
 absl::Status RedisFlags::Check() const {
   if (!node_.empty() && !IsHostAndPort(node_)) {
-    return UsageError(absl::StrCat("--redis: ", Quote(node_), ", want ADDRESS:PORT"));
+    return UsageError("--redis: ", Quote(node_), ", want ADDRESS:PORT");
   }
   return flags_.Only(
       !node_.empty(), "--redis",

@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "base/errors.h"
 #include "base/file.h"
 #include "base/status_macros.h"
 #include "base/text.h"
@@ -32,7 +33,7 @@ absl::Status CheckTables(const std::string& directory) {
     if (is_table) RETURN_IF_ERROR(engine::VerifyTableFile(path, [](uint64_t, uint64_t) {}));
   }
   if (!error) return absl::OkStatus();
-  return absl::UnavailableError(absl::StrCat("cannot list ", directory, ": ", error.message()));
+  return Unavailable("cannot list ", directory, ": ", error.message());
 }
 
 }  // namespace
@@ -44,8 +45,8 @@ absl::Status CheckVersion(const std::string& directory) {
     const std::string path = absl::StrCat(directory, "/", sum.path());
     ASSIGN_OR_RETURN(const std::string digest, engine::Sha256OfFile(path));
     if (digest == sum.sha256()) continue;
-    return absl::DataLossError(absl::StrCat(Quote(sum.path()), ": sha256 is ", digest, ", ",
-                                            engine::kManifestFile, " says ", sum.sha256()));
+    return DataLoss(Quote(sum.path()), ": sha256 is ", digest, ", ", engine::kManifestFile,
+                    " says ", sum.sha256());
   }
   return CheckTables(directory);
 }

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/errors.h"
 #include "base/file.h"
 #include "base/status_macros.h"
 #include "engine/directory/directory_tree.h"
@@ -40,7 +41,7 @@ class DirectorySource final : public Source {
     RemoteEntry now;
     Look(full, now);
     if (now.tag != file.tag) {
-      return absl::FailedPreconditionError(absl::StrCat(full, ": changed while it was copied"));
+      return FailedPrecondition(full, ": changed while it was copied");
     }
     std::string chunk(kChunkBytes, '\0');
     for (;;) {

@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/strip.h"
+#include "base/errors.h"
 #include "base/percent_encoding.h"
 #include "base/status_macros.h"
 #include "base/text.h"
@@ -113,8 +114,7 @@ std::string Element(absl::string_view xml, absl::string_view tag) {
 
 absl::StatusOr<std::string> NameBehind(absl::string_view key, absl::string_view prefix) {
   if (!absl::ConsumePrefix(&key, prefix)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("key ", Quote(key), " does not begin with ", Quote(prefix)));
+    return InvalidArgument("key ", Quote(key), " does not begin with ", Quote(prefix));
   }
   return std::string(key);
 }
@@ -132,7 +132,7 @@ absl::Status CheckName(absl::string_view name) {
     if (absl::ascii_iscntrl(static_cast<unsigned char>(c))) fault = "holds a control character";
   }
   if (fault.empty()) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("name ", Quote(name), " ", fault));
+  return InvalidArgument("name ", Quote(name), " ", fault);
 }
 
 absl::StatusOr<std::vector<RemoteEntry>> ParseIndexPage(absl::string_view html) {
@@ -147,7 +147,7 @@ absl::StatusOr<std::vector<RemoteEntry>> ParseIndexPage(absl::string_view html) 
     ASSIGN_OR_RETURN(std::optional<RemoteEntry> entry, EntryOf(DecodeEntities(*href)));
     if (!entry.has_value() || !known.emplace(entry->name, entry->kind).second) continue;
     if (entries.size() == kMaxListed) {
-      return absl::OutOfRangeError(absl::StrCat("more than ", kMaxListed, " entries"));
+      return OutOfRange("more than ", kMaxListed, " entries");
     }
     entries.push_back(*std::move(entry));
   }
@@ -156,7 +156,7 @@ absl::StatusOr<std::vector<RemoteEntry>> ParseIndexPage(absl::string_view html) 
 
 absl::StatusOr<ObjectPage> ParseObjectPage(absl::string_view xml, absl::string_view prefix) {
   if (!absl::StrContains(xml, "<ListBucketResult")) {
-    return absl::InvalidArgumentError(absl::StrCat("no listing of an object store: ", Quote(xml)));
+    return InvalidArgument("no listing of an object store: ", Quote(xml));
   }
   ObjectPage page;
   absl::string_view rest = xml;
@@ -167,8 +167,8 @@ absl::StatusOr<ObjectPage> ParseObjectPage(absl::string_view xml, absl::string_v
     RETURN_IF_ERROR(CheckName(file.name));
     const std::string size = Element(*content, "Size");
     if (!absl::SimpleAtoi(size, &file.bytes) || file.bytes < 0) {
-      return absl::InvalidArgumentError(absl::StrCat("key ", Quote(file.name), ": size ",
-                                                     Quote(size), ", want a number of bytes"));
+      return InvalidArgument("key ", Quote(file.name), ": size ", Quote(size),
+                             ", want a number of bytes");
     }
     page.entries.push_back(std::move(file));
   }
@@ -183,7 +183,7 @@ absl::StatusOr<ObjectPage> ParseObjectPage(absl::string_view xml, absl::string_v
   if (Element(xml, "IsTruncated") == "true") {
     page.next = Element(xml, "NextContinuationToken");
     if (page.next.empty()) {
-      return absl::FailedPreconditionError("the listing goes on, but has no NextContinuationToken");
+      return FailedPrecondition("the listing goes on, but has no NextContinuationToken");
     }
   }
   return page;

@@ -5,8 +5,8 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
-#include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "base/errors.h"
 #include "base/file.h"
 #include "base/status_macros.h"
 #include "base/text.h"
@@ -31,13 +31,12 @@ bool MayCarryToken(absl::string_view url) {
 absl::Status WantPlainUrl(absl::string_view url) {
   const absl::string_view rest = url.substr(url.find("//") + 2);
   const absl::string_view host = rest.substr(0, rest.find('/'));
-  if (host.empty()) return absl::InvalidArgumentError(absl::StrCat(Quote(url), " names no host"));
+  if (host.empty()) return InvalidArgument(Quote(url), " names no host");
   if (absl::StrContains(host, '@')) {
-    return absl::InvalidArgumentError("credentials in a URL, want --token_file");
+    return InvalidArgument("credentials in a URL, want --token_file");
   }
   if (absl::StrContains(url, '?') || absl::StrContains(url, '#')) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(Quote(url), " has a query or fragment, want a directory"));
+    return InvalidArgument(Quote(url), " has a query or fragment, want a directory");
   }
   return absl::OkStatus();
 }
@@ -51,8 +50,8 @@ absl::StatusOr<std::unique_ptr<Source>> OpenSource(const std::string& from,
   if (absl::ConsumePrefix(&rest, "s3://")) {
     if (!options.endpoint.empty()) {
       if (!IsWeb(options.endpoint)) {
-        return absl::InvalidArgumentError(absl::StrCat("--endpoint=", Quote(options.endpoint),
-                                                       ", want http://... or https://..."));
+        return InvalidArgument("--endpoint=", Quote(options.endpoint),
+                               ", want http://... or https://...");
       }
       RETURN_IF_ERROR(WantPlainUrl(options.endpoint));
     }
@@ -62,8 +61,7 @@ absl::StatusOr<std::unique_ptr<Source>> OpenSource(const std::string& from,
     RETURN_IF_ERROR(WantPlainUrl(from));
     if (!options.token_file.empty()) {
       if (!MayCarryToken(from)) {
-        return absl::InvalidArgumentError(
-            "--token_file with plain http to another machine, want https");
+        return InvalidArgument("--token_file with plain http to another machine, want https");
       }
       ASSIGN_OR_RETURN(const std::string token, ReadFile(options.token_file, kMaxTokenBytes));
       url.bearer = std::string(absl::StripAsciiWhitespace(token));
@@ -71,8 +69,8 @@ absl::StatusOr<std::unique_ptr<Source>> OpenSource(const std::string& from,
     return MakeWebSource(from, std::move(url));
   }
   if (absl::StrContains(from, "://")) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("source ", Quote(from), ", want a directory, http://, https:// or s3://"));
+    return InvalidArgument("source ", Quote(from),
+                           ", want a directory, http://, https:// or s3://");
   }
   return MakeDirectorySource(from);
 }

@@ -20,6 +20,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_replace.h"
+#include "base/errors.h"
 #include "base/model_version.h"
 #include "base/status_macros.h"
 #include "base/text.h"
@@ -52,8 +53,7 @@ absl::Status MakeDirectories(const std::string& path) {
   std::error_code error;
   fs::create_directories(path, error);
   if (!error) return absl::OkStatus();
-  return absl::FailedPreconditionError(
-      absl::StrCat("cannot make directory ", path, ": ", error.message()));
+  return FailedPrecondition("cannot make directory ", path, ": ", error.message());
 }
 
 void RemoveAll(const std::string& path) {
@@ -82,8 +82,7 @@ absl::Status WantSpace(const std::string& path, int64_t bytes) {
     if (it->is_regular_file(gone)) there += static_cast<int64_t>(it->file_size(gone));
   }
   if (bytes - there <= free) return absl::OkStatus();
-  return absl::ResourceExhaustedError(
-      absl::StrCat("needs ", bytes, " bytes, ", path, " has room for ", free + there));
+  return ResourceExhausted("needs ", bytes, " bytes, ", path, " has room for ", free + there);
 }
 
 }  // namespace
@@ -104,7 +103,7 @@ absl::Status Syncer::Lock() {
   FileDescriptor fd(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
   if (fd.get() < 0) return Errno("cannot open", path);
   if (flock(fd.get(), LOCK_EX | LOCK_NB) != 0) {
-    return absl::FailedPreconditionError(absl::StrCat("another ulf sync writes to ", options_.to));
+    return FailedPrecondition("another ulf sync writes to ", options_.to);
   }
   lock_ = std::move(fd);
   return absl::OkStatus();
@@ -146,7 +145,7 @@ std::vector<absl::Status> Syncer::Pass() {
   }
   if (errors_.empty() && complete_ == 0 && !Stopped()) {
     // Most likely another path or bucket is meant.
-    return {absl::NotFoundError(
+    return {NotFound(
         "nothing to copy: the source has no MODEL/VERSION/ with _SUCCESS, or none that its index "
         "pages link to by relative names")};
   }
@@ -173,7 +172,7 @@ void Syncer::SyncModel(const std::string& model) {
   for (const int64_t version : versions) {
     if (Stopped() || (options_.keep > 0 && static_cast<int>(kept.size()) == options_.keep)) break;
     const absl::StatusOr<bool> there = SyncVersion(model, absl::StrCat(version));
-    if (!there.ok()) errors_.push_back(Annotate(there.status(), absl::StrCat(model, "/", version)));
+    if (!there.ok()) errors_.push_back(Annotate(there.status(), model, "/", version));
     if (there.ok() && *there) {
       kept.push_back(version);
       ++complete_;
@@ -215,7 +214,7 @@ absl::Status Syncer::SyncDeltas(const std::string& version) {
     const absl::Status copied = Copy(unit, *std::move(files), [&](const std::string& staged) {
       return CheckDelta(staged, epoch);
     });
-    if (!copied.ok()) return Annotate(copied, absl::StrCat("epoch ", epoch));
+    if (!copied.ok()) return Annotate(copied, "epoch ", epoch);
   }
   return absl::OkStatus();
 }
@@ -228,7 +227,7 @@ absl::StatusOr<std::vector<SyncFile>> Syncer::Collect(const std::string& unit) {
             [](const SyncFile& a, const SyncFile& b) { return a.path < b.path; });
   for (size_t i = 1; i < files.size(); ++i) {
     if (files[i].path != files[i - 1].path) continue;
-    return absl::InvalidArgumentError(absl::StrCat("lists ", Quote(files[i].path), " twice"));
+    return InvalidArgument("lists ", Quote(files[i].path), " twice");
   }
   return files;
 }
@@ -236,8 +235,7 @@ absl::StatusOr<std::vector<SyncFile>> Syncer::Collect(const std::string& unit) {
 absl::Status Syncer::CollectFrom(const std::string& unit, const std::string& directory, int depth,
                                  std::vector<SyncFile>& files) {
   if (depth > kMaxDepth) {
-    return absl::OutOfRangeError(
-        absl::StrCat(Quote(directory), ": more than ", kMaxDepth, " directories deep"));
+    return OutOfRange(Quote(directory), ": more than ", kMaxDepth, " directories deep");
   }
   ASSIGN_OR_RETURN(std::vector<RemoteEntry> entries,
                    List(absl::StrCat(unit, directory.empty() ? "" : "/", directory)));
@@ -247,8 +245,8 @@ absl::Status Syncer::CollectFrom(const std::string& unit, const std::string& dir
     RETURN_IF_ERROR(CheckName(entry.name));
     const std::string path = absl::StrCat(directory, directory.empty() ? "" : "/", entry.name);
     if (entry.kind == RemoteEntry::Kind::kOther) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(Quote(path), " is neither file nor directory (links are not followed)"));
+      return InvalidArgument(Quote(path),
+                             " is neither file nor directory (links are not followed)");
     }
     if (path == engine::kSuccessFile) {
       complete = true;
@@ -258,14 +256,14 @@ absl::Status Syncer::CollectFrom(const std::string& unit, const std::string& dir
       files.push_back({path, std::move(entry)});
     }
     if (++listed_ > kMaxFiles) {
-      return absl::OutOfRangeError(absl::StrCat("more than ", kMaxFiles, " files"));
+      return OutOfRange("more than ", kMaxFiles, " files");
     }
   }
-  if (!complete) return absl::NotFoundError(engine::kSuccessFile);
+  if (!complete) return NotFound(engine::kSuccessFile);
   for (const std::string& path : below) {
     const absl::Status status = CollectFrom(unit, path, depth + 1, files);
     // Not to be taken for a version without _SUCCESS.
-    if (absl::IsNotFound(status)) return absl::FailedPreconditionError(status.message());
+    if (absl::IsNotFound(status)) return FailedPrecondition(status.message());
     RETURN_IF_ERROR(status);
   }
   return absl::OkStatus();
@@ -335,8 +333,7 @@ absl::Status Syncer::CopyRest(const std::string& unit, const SyncFile& file,
           if (Stopped()) return absl::CancelledError("stopped");
           have += static_cast<int64_t>(bytes.size());
           if (have > wanted) {
-            return absl::OutOfRangeError(
-                absl::StrCat("has more than the ", wanted, " bytes of its listing"));
+            return OutOfRange("has more than the ", wanted, " bytes of its listing");
           }
           return WriteAll(fd.get(), bytes) ? absl::OkStatus() : Errno("cannot write", to);
         });
@@ -344,8 +341,7 @@ absl::Status Syncer::CopyRest(const std::string& unit, const SyncFile& file,
     RETURN_IF_ERROR(read);
   }
   if (have != wanted) {
-    return absl::UnavailableError(
-        absl::StrCat(Quote(file.path), ": ended after ", have, " of ", wanted, " bytes"));
+    return Unavailable(Quote(file.path), ": ended after ", have, " of ", wanted, " bytes");
   }
   return fsync(fd.get()) == 0 ? absl::OkStatus() : Errno("cannot write", to);
 }
@@ -365,7 +361,7 @@ absl::Status Syncer::DeleteOld(const std::string& model, const std::vector<int64
     if (options_.report) options_.report(absl::StrCat(unit, ": deleted"));
   }
   if (!error) return absl::OkStatus();
-  return absl::UnavailableError(absl::StrCat("cannot list ", Place(model), ": ", error.message()));
+  return Unavailable("cannot list ", Place(model), ": ", error.message());
 }
 
 void Syncer::DeleteStaged() {

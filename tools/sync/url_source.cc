@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "base/errors.h"
 #include "base/status_macros.h"
 #include "base/text.h"
 #include "tools/cli/url_client.h"
@@ -28,16 +29,13 @@ class WebSource final : public Source {
   absl::StatusOr<std::vector<RemoteEntry>> List(const std::string& directory) override {
     const std::string url = absl::StrCat(Url(directory), directory.empty() ? "" : "/");
     ASSIGN_OR_RETURN(const std::string page, client_.Page(url));
-    absl::StatusOr<std::vector<RemoteEntry>> entries = ParseIndexPage(page);
-    if (!entries.ok()) return Annotate(entries.status(), url);
-    return entries;
+    return Annotate(ParseIndexPage(page), url);
   }
 
   absl::Status Describe(const std::string& path, RemoteEntry& file) override {
     ASSIGN_OR_RETURN(const UrlAnswer answer, client_.Head(Url(path)));
     if (answer.bytes < 0) {
-      return absl::FailedPreconditionError(
-          absl::StrCat(Url(path), ": the server does not say how long it is"));
+      return FailedPrecondition(Url(path), ": the server does not say how long it is");
     }
     file.bytes = answer.bytes;
     file.tag = answer.tag;
@@ -75,20 +73,18 @@ class ObjectSource final : public Source {
           "delimiter=%2F&list-type=2",
           prefix.empty() ? "" : absl::StrCat("&prefix=", EncodeQuery(prefix)));
       ASSIGN_OR_RETURN(const std::string text, client_.Page(url));
-      absl::StatusOr<ObjectPage> page = ParseObjectPage(text, prefix);
-      if (!page.ok()) return Annotate(page.status(), url);
-      if (!page->next.empty() && (page->entries.empty() || page->next == token)) {
-        return absl::FailedPreconditionError(absl::StrCat(url, ": the listing does not get on"));
+      ASSIGN_OR_RETURN(ObjectPage page, Annotate(ParseObjectPage(text, prefix), url));
+      if (!page.next.empty() && (page.entries.empty() || page.next == token)) {
+        return FailedPrecondition(url, ": the listing does not get on");
       }
-      token = std::move(page->next);
-      for (RemoteEntry& entry : page->entries) entries.push_back(std::move(entry));
+      token = std::move(page.next);
+      for (RemoteEntry& entry : page.entries) entries.push_back(std::move(entry));
       if (entries.size() > kMaxListed || ++pages > kMaxPages) {
-        return absl::OutOfRangeError(
-            absl::StrCat(url, ": more than ", kMaxListed, " entries or ", kMaxPages, " pages"));
+        return OutOfRange(url, ": more than ", kMaxListed, " entries or ", kMaxPages, " pages");
       }
     } while (!token.empty());
     if (entries.empty()) {
-      return absl::NotFoundError(absl::StrCat(bucket_, ": nothing begins with ", Quote(prefix)));
+      return NotFound(bucket_, ": nothing begins with ", Quote(prefix));
     }
     return entries;
   }
@@ -129,7 +125,7 @@ absl::StatusOr<std::unique_ptr<Source>> MakeObjectSource(absl::string_view bucke
   options.key = Environment("AWS_ACCESS_KEY_ID");
   options.secret = Environment("AWS_SECRET_ACCESS_KEY");
   if (options.key.empty() != options.secret.empty()) {
-    return absl::InvalidArgumentError(
+    return InvalidArgument(
         "one of AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY is set, want both or neither");
   }
   if (!options.key.empty()) {

@@ -23,6 +23,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "absl/time/clock.h"
+#include "base/errors.h"
 #include "base/file.h"
 #include "base/file_descriptor.h"
 #include "base/status_macros.h"
@@ -158,11 +159,11 @@ absl::Status NewEpoch::Lock() {
 absl::Status NewEpoch::Begin() {
   const std::string& version = options_.version_directory;
   if (!fs::is_directory(version)) {
-    return absl::NotFoundError(absl::StrCat(version, " is no directory, want a version directory"));
+    return NotFound(version, " is no directory, want a version directory");
   }
   ASSIGN_OR_RETURN(model_, LoadedVersion());
   RETURN_IF_ERROR(Lock());
-  if (fs::exists(final_)) return absl::AlreadyExistsError(absl::StrCat(final_, " exists"));
+  if (fs::exists(final_)) return AlreadyExists(final_, " exists");
   ASSIGN_OR_RETURN(const std::vector<engine::EpochMark> epochs,
                    engine::ListEpochs(version, INT64_MAX));
   for (const engine::EpochMark& mark : epochs) {
@@ -170,8 +171,7 @@ absl::Status NewEpoch::Begin() {
   }
   const int64_t last = epochs.empty() ? 0 : epochs.back().epoch;
   if (last > options_.epoch) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("epoch ", last, " is there, want a higher one"));
+    return FailedPrecondition("epoch ", last, " is there, want a higher one");
   }
   manifest_.set_base_epoch(options_.base_epoch.value_or(last));
   // Not before that of a push that had the lock in between.
@@ -209,7 +209,7 @@ absl::Status NewEpoch::Note(const std::string& name) {
 }
 
 absl::Status NewEpoch::Put(const std::vector<std::string>& inputs, DeltaTable& table) {
-  if (!table.put().empty()) return absl::InvalidArgumentError("is put twice");
+  if (!table.put().empty()) return InvalidArgument("is put twice");
   table.set_put(absl::StrCat("put", manifest_.tables_size(), ".ulft"));
   const std::string out = At(table.put());
   bool is_table_file = false;
@@ -230,7 +230,7 @@ absl::Status NewEpoch::Put(const std::vector<std::string>& inputs, DeltaTable& t
 }
 
 absl::Status NewEpoch::Drop(const std::string& file, DeltaTable& table) {
-  if (!table.drop().empty()) return absl::InvalidArgumentError("is dropped from twice");
+  if (!table.drop().empty()) return InvalidArgument("is dropped from twice");
   RETURN_IF_ERROR(engine::ReadIds(file).status());
   table.set_drop(absl::StrCat("drop", manifest_.tables_size(), ".ids"));
   RETURN_IF_ERROR(CopyFile(file, At(table.drop())));
@@ -238,7 +238,7 @@ absl::Status NewEpoch::Drop(const std::string& file, DeltaTable& table) {
 }
 
 absl::Status NewEpoch::Weights(const std::string& file) {
-  if (!manifest_.weights().empty()) return absl::InvalidArgumentError("weights are given twice");
+  if (!manifest_.weights().empty()) return InvalidArgument("weights are given twice");
   manifest_.set_weights(fs::path(file).filename().string());
   RETURN_IF_ERROR(CopyFile(file, At(manifest_.weights())));
   return Note(manifest_.weights());
@@ -249,9 +249,9 @@ absl::Status NewEpoch::Add(const std::string& part) {
   if (absl::ConsumePrefix(&rest, "weights:")) return Weights(std::string(rest));
   const bool put = absl::ConsumePrefix(&rest, "put:");
   if ((!put && !absl::ConsumePrefix(&rest, "drop:")) || !absl::StrContains(rest, '=')) {
-    return UsageError(absl::StrCat(Quote(part),
-                                   ": want put:TABLE=INPUT, drop:TABLE=FILE or "
-                                   "weights:FILE"));
+    return UsageError(Quote(part),
+                      ": want put:TABLE=INPUT, drop:TABLE=FILE or "
+                      "weights:FILE");
   }
   const auto [name, files] = std::pair<absl::string_view, absl::string_view>(
       absl::StrSplit(rest, absl::MaxSplits('=', 1)));
@@ -265,7 +265,7 @@ absl::Status NewEpoch::Add(const std::string& part) {
 absl::Status NewEpoch::Publish() {
   std::string text;
   if (!google::protobuf::TextFormat::PrintToString(manifest_, &text)) {
-    return absl::InternalError("the manifest cannot be printed");
+    return Internal("the manifest cannot be printed");
   }
   RETURN_IF_ERROR(WriteTextFile(At(engine::kDeltaFile), text));
   RETURN_IF_ERROR(Check());
@@ -324,14 +324,14 @@ absl::Status DiffTables(const std::string& from, const std::string& to, const st
   ASSIGN_OR_RETURN(const auto before, EmbeddingTable::Load(from, from, {}));
   ASSIGN_OR_RETURN(const auto after, EmbeddingTable::Load(to, to, {}));
   if (before->dim() != after->dim()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(from, " has rows of ", before->dim(), " values, ", to, " of ", after->dim()));
+    return InvalidArgument(from, " has rows of ", before->dim(), " values, ", to, " of ",
+                           after->dim());
   }
   const std::string put_path = absl::StrCat(prefix, ".ulft"),
                     drop_path = absl::StrCat(prefix, ".ids");
   for (const std::string& input : {from, to}) {
     if (!prefix.empty() && (input == put_path || input == drop_path)) {
-      return UsageError(absl::StrCat(input, " would be written, want another PREFIX"));
+      return UsageError(input, " would be written, want another PREFIX");
     }
   }
   std::optional<engine::TableFileWriter> writer;

@@ -11,8 +11,8 @@
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/match.h"
-#include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/errors.h"
 #include "base/file.h"
 #include "base/status_macros.h"
 #include "base/text.h"
@@ -36,8 +36,9 @@ struct ArrayFile {
   bool fortran_order = false;
 };
 
-absl::Status Bad(const std::string& path, absl::string_view what) {
-  return absl::InvalidArgumentError(absl::StrCat(path, ": ", what));
+template <typename... Parts>
+absl::Status Bad(const std::string& path, const Parts&... what) {
+  return InvalidArgument(path, ": ", what...);
 }
 
 absl::StatusOr<ArrayFile> OpenNpy(const std::string& path) {
@@ -45,22 +46,20 @@ absl::StatusOr<ArrayFile> OpenNpy(const std::string& path) {
   std::string head(engine::kNpyPrefixBytes, '\0');
   ASSIGN_OR_RETURN(size_t got, file.ReadAt(0, head.data(), head.size()));
   head.resize(got);
-  const auto range = engine::FindNpyText(head);
-  if (!range.ok()) return Annotate(range.status(), path);
-  if (static_cast<int64_t>(range->end) > file.size()) return Bad(path, "cut within its header");
-  std::string text(range->end - range->begin, '\0');
-  ASSIGN_OR_RETURN(got, file.ReadAt(static_cast<int64_t>(range->begin), text.data(), text.size()));
+  ASSIGN_OR_RETURN(const auto range, Annotate(engine::FindNpyText(head), path));
+  if (static_cast<int64_t>(range.end) > file.size()) return Bad(path, "cut within its header");
+  std::string text(range.end - range.begin, '\0');
+  ASSIGN_OR_RETURN(got, file.ReadAt(static_cast<int64_t>(range.begin), text.data(), text.size()));
   text.resize(got);
-  auto header = engine::ParseNpyText(text);
-  if (!header.ok()) return Annotate(header.status(), path);
-  const auto bytes = engine::ArrayBytes(header->dims, header->type);
-  if (!bytes.ok()) return Annotate(bytes.status(), path);
-  const int64_t begin = static_cast<int64_t>(range->end);
-  if (file.size() - begin != *bytes) {
-    return Bad(path, absl::StrCat(file.size() - begin, " bytes of elements, want ", *bytes));
+  ASSIGN_OR_RETURN(auto header, Annotate(engine::ParseNpyText(text), path));
+  ASSIGN_OR_RETURN(const int64_t bytes,
+                   Annotate(engine::ArrayBytes(header.dims, header.type), path));
+  const int64_t begin = static_cast<int64_t>(range.end);
+  if (file.size() - begin != bytes) {
+    return Bad(path, file.size() - begin, " bytes of elements, want ", bytes);
   }
-  return ArrayFile{std::move(file), begin, header->type, std::move(header->dims),
-                   header->fortran_order};
+  return ArrayFile{std::move(file), begin, header.type, std::move(header.dims),
+                   header.fortran_order};
 }
 
 absl::StatusOr<NpyType> TypeOfSafetensor(const std::string& name) {
@@ -72,8 +71,7 @@ absl::StatusOr<NpyType> TypeOfSafetensor(const std::string& name) {
   for (const auto& [known, type] : kTypes) {
     if (name == known) return type;
   }
-  return absl::InvalidArgumentError(
-      absl::StrCat("of type ", Quote(name), ", want BF16, F16, F32, F64 or integers"));
+  return InvalidArgument("of type ", Quote(name), ", want BF16, F16, F32, F64 or integers");
 }
 
 // Not a copy, which recurs: who wrote the file chose how deep its arrays are nested.
@@ -86,21 +84,21 @@ const nlohmann::json& Member(const nlohmann::json& object, const char* key) {
 // What the JSON text of a safetensors file says of a tensor.
 absl::Status ReadSafetensor(const nlohmann::json& tensor, int64_t text_end, ArrayFile& array) {
   using Numbers = std::vector<int64_t>;
-  if (!tensor.is_object()) return absl::InvalidArgumentError("is no object");
+  if (!tensor.is_object()) return InvalidArgument("is no object");
   const nlohmann::json& type = Member(tensor, "dtype");
   const auto numbers = [&](const char* key) -> absl::StatusOr<Numbers> {
     const nlohmann::json& list = Member(tensor, key);
-    if (!list.is_array()) return absl::InvalidArgumentError(absl::StrCat("has no ", key));
+    if (!list.is_array()) return InvalidArgument("has no ", key);
     Numbers found;
     for (const nlohmann::json& number : list) {
       if (!number.is_number_integer()) {
-        return absl::InvalidArgumentError(absl::StrCat(key, ": want integers"));
+        return InvalidArgument(key, ": want integers");
       }
       found.push_back(number.get<int64_t>());
     }
     return found;
   };
-  if (!type.is_string()) return absl::InvalidArgumentError("has no dtype");
+  if (!type.is_string()) return InvalidArgument("has no dtype");
   ASSIGN_OR_RETURN(array.type, TypeOfSafetensor(type.get<std::string>()));
   ASSIGN_OR_RETURN(array.dims, numbers("shape"));
   ASSIGN_OR_RETURN(const Numbers offsets, numbers("data_offsets"));
@@ -108,8 +106,7 @@ absl::Status ReadSafetensor(const nlohmann::json& tensor, int64_t text_end, Arra
   const int64_t room = array.file.size() - text_end;
   if (offsets.size() != 2 || offsets[0] < 0 || offsets[1] < offsets[0] || offsets[1] > room ||
       offsets[1] - offsets[0] != bytes) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("data_offsets are no ", bytes, " of the ", room, " bytes of tensors"));
+    return InvalidArgument("data_offsets are no ", bytes, " of the ", room, " bytes of tensors");
   }
   array.begin = text_end + offsets[0];
   return absl::OkStatus();
@@ -122,8 +119,8 @@ absl::StatusOr<std::string> NameOfRows(const std::string& path, std::vector<std:
   if (absl::c_linear_search(names, kRows)) return kRows;
   std::erase(names, kKeys);
   if (names.size() == 1) return names[0];
-  return Bad(path, absl::StrCat("has no array \"rows\", nor a single one: ",
-                                Printable(absl::StrJoin(names, ", "), 200)));
+  return Bad(path, "has no array \"rows\", nor a single one: ",
+             Printable(absl::StrJoin(names, ", "), 200));
 }
 
 struct TableArrays {
@@ -140,8 +137,7 @@ absl::StatusOr<TableArrays> OpenSafetensors(const std::string& path) {
   ASSIGN_OR_RETURN(size_t got, file.ReadAt(0, reinterpret_cast<char*>(&length), sizeof length));
   const int64_t room = file.size() - static_cast<int64_t>(sizeof length);
   if (got < sizeof length || length > kMostTextBytes || static_cast<int64_t>(length) > room) {
-    return Bad(path, absl::StrCat("safetensors with ", length, " bytes of text, and ", room,
-                                  " are there"));
+    return Bad(path, "safetensors with ", length, " bytes of text, and ", room, " are there");
   }
   std::string text(length, '\0');
   ASSIGN_OR_RETURN(got, file.ReadAt(sizeof length, text.data(), text.size()));
@@ -156,8 +152,8 @@ absl::StatusOr<TableArrays> OpenSafetensors(const std::string& path) {
   const auto open = [&](const std::string& name) -> absl::StatusOr<ArrayFile> {
     ASSIGN_OR_RETURN(InputFile again, InputFile::Open(path));
     ArrayFile array{.file = std::move(again)};
-    RETURN_IF_ERROR(Annotate(ReadSafetensor(tensors[name], text_end, array),
-                             absl::StrCat(path, ": tensor ", Quote(name))));
+    RETURN_IF_ERROR(
+        Annotate(ReadSafetensor(tensors[name], text_end, array), path, ": tensor ", Quote(name)));
     return array;
   };
   ASSIGN_OR_RETURN(const std::string name, NameOfRows(path, names));
@@ -172,16 +168,16 @@ absl::StatusOr<TableArrays> OpenSafetensors(const std::string& path) {
 absl::Status CheckKeys(const std::string& path, NpyType type, absl::Span<const int64_t> dims,
                        int64_t rows) {
   if (engine::IsFloat(type)) {
-    return Bad(path, absl::StrCat("keys are ", Name(type), ", want integers"));
+    return Bad(path, "keys are ", Name(type), ", want integers");
   }
   if (dims.size() != 1) return Bad(path, "keys have not one dimension");
   if (dims[0] == rows) return absl::OkStatus();
-  return Bad(path, absl::StrCat(dims[0], " keys and ", rows, " rows"));
+  return Bad(path, dims[0], " keys and ", rows, " rows");
 }
 
 absl::Status CheckRows(const std::string& path, NpyType type, absl::Span<const int64_t> dims) {
   if (!engine::IsFloat(type)) {
-    return Bad(path, absl::StrCat("rows are ", Name(type), ", want floats"));
+    return Bad(path, "rows are ", Name(type), ", want floats");
   }
   if (dims.size() != 2) return Bad(path, "rows have not two dimensions");
   return dims[1] < 1 ? Bad(path, "rows have no values") : absl::OkStatus();
@@ -200,8 +196,7 @@ absl::Status AddRows(NpyType key_type, const std::vector<int64_t>& keys,
   const size_t dim = rows.size() / std::max<size_t>(keys.size(), 1);
   for (size_t i = 0; i < keys.size(); ++i) {
     if (key_type == NpyType::kUint64 && keys[i] < 0) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("key ", static_cast<uint64_t>(keys[i]), ", want at most ", INT64_MAX));
+      return InvalidArgument("key ", static_cast<uint64_t>(keys[i]), ", want at most ", INT64_MAX);
     }
     ASSIGN_OR_RETURN(float* const to, sink.NextRow());
     std::copy_n(rows.data() + i * dim, dim, to);
@@ -223,7 +218,7 @@ absl::StatusOr<std::string> ReadPiece(const ArrayFile& array, int64_t first, int
                      array.file.ReadAt(array.begin + from, piece.data() + run * run_bytes,
                                        static_cast<size_t>(run_bytes)));
     if (static_cast<int64_t>(got) != run_bytes) {
-      return absl::UnavailableError(absl::StrCat(array.file.path(), ": was cut while it was read"));
+      return Unavailable(array.file.path(), ": was cut while it was read");
     }
   }
   if (runs == 1) return piece;
@@ -299,10 +294,9 @@ absl::Status ReadDirectory(const std::string& path, DumpKeys keys, engine::RowSi
   const int64_t row_bytes = count == 0 ? 0 : row_file.size() / count;
   if (count == 0 || key_file.size() % key_bytes != 0 || row_bytes % 4 != 0 ||
       row_bytes * count != row_file.size()) {
-    return Bad(path,
-               absl::StrCat("key has ", key_file.size(), " bytes and emb_vector ", row_file.size(),
-                            ": no keys of ", key_bytes,
-                            " bytes with rows of floats; --keys says of which type they are"));
+    return Bad(path, "key has ", key_file.size(), " bytes and emb_vector ", row_file.size(),
+               ": no keys of ", key_bytes,
+               " bytes with rows of floats; --keys says of which type they are");
   }
   return ReadArrays(
       {.keys = ArrayFile{std::move(key_file), 0, type, {count}},

@@ -15,10 +15,10 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/time.h"
+#include "base/errors.h"
 #include "base/file.h"
 #include "base/new_file.h"
 #include "base/status_macros.h"
-#include "base/text.h"
 #include "engine/embedding/table_file.h"
 #include "engine/embedding/table_file_writer.h"
 #include "engine/stores/redis_store.h"
@@ -256,7 +256,7 @@ absl::Status Push(const FlagSet& flags, const std::string& event_time, int64_t b
   std::string error;
   if (event_time != "now" &&
       !absl::ParseTime(absl::RFC3339_full, event_time, &options.event_time.emplace(), &error)) {
-    return UsageError(absl::StrCat("--event_time: ", error));
+    return UsageError("--event_time: ", error);
   }
   return PushDelta(options, parts);
 }
@@ -279,7 +279,7 @@ absl::Status Build(const BuildOptions& options) {
   }
   if (options.to == "file") return BuildFile(options);
   if (options.to == "rocksdb" || options.to == "redis") return BuildStore(options);
-  return UsageError(absl::StrCat("--to: ", options.to, ", want file, rocksdb or redis"));
+  return UsageError("--to: ", options.to, ", want file, rocksdb or redis");
 }
 
 // The actions that read tables alone.
@@ -295,8 +295,8 @@ absl::Status Look(absl::Span<const std::string> words) {
   if (action == "diff" && (words.size() == 3 || words.size() == 4)) {
     return DiffTables(words[1], words[2], words.size() == 4 ? words[3] : "");
   }
-  return UsageError(absl::StrCat("\"", action, "\": want build OUT INPUT..., inspect FILE, verify ",
-                                 "FILE, export FILE [OUT], diff FROM TO [PREFIX] or push DIR"));
+  return UsageError("\"", action, "\": want build OUT INPUT..., inspect FILE, verify ",
+                    "FILE, export FILE [OUT], diff FROM TO [PREFIX] or push DIR");
 }
 
 }  // namespace
@@ -330,11 +330,11 @@ absl::Status RunTable(Args args) {
   RETURN_IF_ERROR(CheckFlags(flags, action, options.to));
   const auto format = engine::RowFormatOf(format_name);
   if (!format.has_value()) {
-    return UsageError(absl::StrCat("--rows: ", format_name, ", want fp32, fp16, bf16 or int8"));
+    return UsageError("--rows: ", format_name, ", want fp32, fp16, bf16 or int8");
   }
   const auto keys = DumpKeysOf(keys_name);
   if (!keys.has_value()) {
-    return UsageError(absl::StrCat("--keys: ", keys_name, ", want int64 or uint32"));
+    return UsageError("--keys: ", keys_name, ", want int64 or uint32");
   }
   if (action == "push") {
     RETURN_IF_ERROR(model_flags.Load());

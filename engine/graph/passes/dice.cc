@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "base/errors.h"
 #include "base/status_macros.h"
 #include "engine/graph/passes/affine.h"
 #include "engine/graph/passes/passes.h"
@@ -76,17 +77,17 @@ class Gate {
     const Form& form = forms_.at(editor_.node(last).outputs[0]);
     const auto period = static_cast<int64_t>(
         std::lcm(columns_.size(), std::lcm(form.fixed.size(), form.gated.size())));
-    if (period > kMaxPeriod) return absl::UnimplementedError("");
+    if (period > kMaxPeriod) return Unimplemented("");
     std::vector<float> gamma, mean, var;
     for (int64_t i = 0; i < period; ++i) {
       const Affine& column = columns_[i % columns_.size()];
       // A gate that falls, or never moves, is no dice.
-      if (!(column.scale > 0)) return absl::UnimplementedError("");
+      if (!(column.scale > 0)) return Unimplemented("");
       gamma.push_back(static_cast<float>(form.fixed[i % form.fixed.size()]));
       mean.push_back(static_cast<float>(column.mean - column.shift / column.scale));
       var.push_back(static_cast<float>(1 / (column.scale * column.scale)));
       for (const float v : {mean.back(), var.back()}) {
-        if (!Representable(v)) return absl::UnimplementedError("");
+        if (!Representable(v)) return Unimplemented("");
       }
     }
     return MakeDice(gamma, mean, var);

@@ -14,6 +14,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/errors.h"
 #include "base/status_macros.h"
 
 namespace ulfd::engine {
@@ -69,8 +70,8 @@ absl::Status ErrorAt(absl::string_view text, size_t at, absl::string_view what) 
   const size_t begin = at > kBefore ? at - kBefore : 0;
   std::string line(text.substr(begin, at - begin + kAfter));
   for (char& c : line) c = absl::ascii_isprint(static_cast<unsigned char>(c)) ? c : ' ';
-  return absl::InvalidArgumentError(absl::StrCat("column ", at + 1, ": ", what, "\n  ", line,
-                                                 "\n  ", std::string(at - begin, ' '), "^"));
+  return InvalidArgument("column ", at + 1, ": ", what, "\n  ", line, "\n  ",
+                         std::string(at - begin, ' '), "^");
 }
 
 // ------------------------------------------------------------------------------------------ tokens
@@ -425,8 +426,7 @@ float Evaluate(ExpressionOp op, const float* operands) {
 
 absl::StatusOr<Expression> Expression::Parse(absl::string_view text, int inputs) {
   if (text.size() > kMaxLength) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(text.size(), " bytes, want at most ", kMaxLength));
+    return InvalidArgument(text.size(), " bytes, want at most ", kMaxLength);
   }
   ASSIGN_OR_RETURN(std::vector<Token> tokens, Tokenize(text));
   Parser parser(text, std::move(tokens), inputs);

@@ -3,6 +3,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/errors.h"
 #include "base/status_macros.h"
 #include "engine/layers/checks.h"
 
@@ -24,8 +25,7 @@ absl::StatusOr<std::array<int64_t, 2>> ReadPair(absl::string_view field, const U
   RETURN_IF_ERROR(CheckValues(field, values, min));
   if (values.empty()) return std::array<int64_t, 2>{otherwise, otherwise};
   if (values.size() <= 2) return std::array<int64_t, 2>{values[0], values[values.size() - 1]};
-  return absl::InvalidArgumentError(
-      absl::StrCat(field, ": ", values.size(), " values, want one, or height and width"));
+  return InvalidArgument(field, ": ", values.size(), " values, want one, or height and width");
 }
 
 absl::StatusOr<std::array<int64_t, 4>> ReadPad(absl::string_view field, const UIntField& values) {
@@ -40,9 +40,9 @@ absl::StatusOr<std::array<int64_t, 4>> ReadPad(absl::string_view field, const UI
     case 4:
       return std::array<int64_t, 4>{values[0], values[1], values[2], values[3]};
   }
-  return absl::InvalidArgumentError(
-      absl::StrCat(field, ": ", values.size(),
-                   " values, want one, two (height, width) or four (top, left, bottom, right)"));
+  return InvalidArgument(
+      field, ": ", values.size(),
+      " values, want one, two (height, width) or four (top, left, bottom, right)");
 }
 
 int64_t Window::Count(int axis, int64_t input) const {
@@ -62,9 +62,8 @@ absl::StatusOr<Shape> Window::Output(const TensorSpec& in, Dim channels) const {
     const int64_t count = input.value() == 0 ? 0 : Count(axis, input.value());
     if (count < 1) {
       const int64_t need = Extent(axis) - pad[axis] - pad[axis + 2];
-      return BadInput(0, in,
-                      absl::StrCat("a ", axis == 0 ? "height" : "width", " of at least ",
-                                   need < 1 ? 1 : need, " for ", ToString()));
+      return BadInput(0, in, "a ", axis == 0 ? "height" : "width", " of at least ",
+                      need < 1 ? 1 : need, " for ", ToString());
     }
     shape[axis + 2] = Dim::Of(count);
   }

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/errors.h"
 #include "base/status_macros.h"
 #include "engine/kernels/attention.h"
 #include "engine/kernels/low_precision.h"
@@ -171,24 +172,23 @@ absl::StatusOr<TensorSpecs> AttentionUnit::Infer(absl::Span<const TensorSpec> in
   const AttentionOptions& o = *options_;
   const int count = 2 + (o.has_mask ? 1 : 0) + (o.has_values ? 1 : 0);
   if (static_cast<int>(in.size()) != count) {
-    return absl::InvalidArgumentError(absl::StrCat(in.size(), " inputs, want ", count));
+    return InvalidArgument(in.size(), " inputs, want ", count);
   }
   const int mask = o.has_mask ? 2 : -1, values = o.has_values ? count - 1 : 1;
   for (int i = 0; i < count; ++i) {
     const DType wanted = i == mask ? DType::kInt32 : DType::kFloat32;
     if (in[i].dtype != wanted) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("input ", i, ": ", Name(in[i].dtype), ", want ", Name(wanted)));
+      return InvalidArgument("input ", i, ": ", Name(in[i].dtype), ", want ", Name(wanted));
     }
     RETURN_IF_ERROR(WantRank(in, i, i == 0 || i == mask ? 2 : 3, 3));
   }
   const Shape& q = in[0].shape;
   if ((q.rank() == 3 && !CouldBeEqual(q[1], Dim::Of(1))) ||
       !CouldBeEqual(q[q.rank() - 1], Dim::Of(o.width))) {
-    return BadInput(0, in[0], absl::StrCat("[ads, ", o.width, "] or [ads, 1, ", o.width, "]"));
+    return BadInput(0, in[0], "[ads, ", o.width, "] or [ads, 1, ", o.width, "]");
   }
   if (!CouldBeEqual(in[1].shape[2], Dim::Of(o.width))) {
-    return BadInput(1, in[1], absl::StrCat("[users, steps, ", o.width, "]"));
+    return BadInput(1, in[1], "[users, steps, ", o.width, "]");
   }
   if (mask >= 0 && in[mask].shape.rank() == 3 && !CouldBeEqual(in[mask].shape[2], Dim::Of(1))) {
     return BadInput(mask, in[mask], "[users, steps] or [users, steps, 1]");

@@ -5,7 +5,7 @@
 #include <array>
 #include <cstdint>
 
-#include "absl/strings/str_cat.h"
+#include "base/errors.h"
 #include "base/status_macros.h"
 #include "engine/layers/checks.h"
 
@@ -113,7 +113,7 @@ absl::StatusOr<TensorSpecs> DotProductAttentionLayer::Infer(absl::Span<const Ten
   const DotProductOptions& o = *options_;
   const size_t count = 3 + o.masks.size();
   if (in.size() != count) {
-    return absl::InvalidArgumentError(absl::StrCat(in.size(), " inputs, want ", count));
+    return InvalidArgument(in.size(), " inputs, want ", count);
   }
   RETURN_IF_ERROR(WantFloat32(in));
   ASSIGN_OR_RETURN(Shape q, ShapeOf(in, 0, o.q));
@@ -121,10 +121,10 @@ absl::StatusOr<TensorSpecs> DotProductAttentionLayer::Infer(absl::Span<const Ten
   ASSIGN_OR_RETURN(const Shape v, ShapeOf(in, 2, o.v));
   const int rank = q.rank(), last = rank - 1;
   if (!CouldBeEqual(q[last], k[last]) || k[last - 1] == Dim::Of(0)) {
-    return BadInput(1, in[1], absl::StrCat("keys of ", q[last].ToString(), " columns"));
+    return BadInput(1, in[1], "keys of ", q[last].ToString(), " columns");
   }
   if (!CouldBeEqual(k[last - 1], v[last - 1])) {
-    return BadInput(2, in[2], absl::StrCat("values of ", k[last - 1].ToString(), " keys"));
+    return BadInput(2, in[2], "values of ", k[last - 1].ToString(), " keys");
   }
   for (const auto& [shape, index] : {std::pair(k, 1), std::pair(v, 2)}) {
     for (int i = 0; i + 2 < rank; ++i) {
@@ -139,8 +139,7 @@ absl::StatusOr<TensorSpecs> DotProductAttentionLayer::Infer(absl::Span<const Ten
     const absl::StatusOr<Shape> masked = BroadcastShapes(scores, AlignUserRow(in[mask], rank));
     if (!masked.ok() || masked->rank() != rank || !CouldBeEqual((*masked)[last], scores[last]) ||
         !CouldBeEqual((*masked)[last - 1], scores[last - 1])) {
-      return BadInput(static_cast<int>(mask), in[mask],
-                      absl::StrCat("a mask of ", scores.ToString()));
+      return BadInput(static_cast<int>(mask), in[mask], "a mask of ", scores.ToString());
     }
     for (int i = 0; i + 2 < rank; ++i) q[i] = (*masked)[i];
   }

@@ -5,7 +5,6 @@
 #include <optional>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "engine/kernels/fc.h"
 #include "engine/layers/checks.h"
@@ -162,8 +161,7 @@ absl::StatusOr<TensorSpecs> FusedFc::Infer(absl::Span<const TensorSpec> in) cons
     for (int d = 0; d < dims; ++d) {
       const std::optional<Dim> both = Broadcast(shape[d], in[index].shape[d]);
       if (!both.has_value()) {
-        return BadInput(index, in[index],
-                        absl::StrCat("leading dimensions that go with ", shape.ToString()));
+        return BadInput(index, in[index], "leading dimensions that go with ", shape.ToString());
       }
       shape[d] = *both;
     }
@@ -174,8 +172,8 @@ absl::StatusOr<TensorSpecs> FusedFc::Infer(absl::Span<const TensorSpec> in) cons
     RETURN_IF_ERROR(WantRank(in, block.input, rank, options_.flat ? 8 : 3));
     const Dim width = options_.flat ? x.RowElements() : x[2];
     if (!width.IsConst() || width.value() < block.offset + block.k) {
-      return BadInput(block.input, in[block.input],
-                      absl::StrCat("at least ", block.offset + block.k, " columns"));
+      return BadInput(block.input, in[block.input], "at least ", block.offset + block.k,
+                      " columns");
     }
     RETURN_IF_ERROR(join(block.input, rank - 1));
   }
@@ -183,7 +181,7 @@ absl::StatusOr<TensorSpecs> FusedFc::Infer(absl::Span<const TensorSpec> in) cons
     const Shape& init = in[options_.init].shape;
     RETURN_IF_ERROR(WantRank(in, options_.init, rank, rank));
     if (init[rank - 1] != Dim::Of(options_.n())) {
-      return BadInput(options_.init, in[options_.init], absl::StrCat(options_.n(), " columns"));
+      return BadInput(options_.init, in[options_.init], options_.n(), " columns");
     }
     RETURN_IF_ERROR(join(options_.init, rank - 1));
   }

@@ -4,7 +4,6 @@
 #include <cstring>
 #include <optional>
 
-#include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "engine/layers/checks.h"
 #include "engine/layers/common/function_kernel.h"
@@ -19,7 +18,7 @@ class RepeatRows final : public Layer {
     TensorSpec out = in[0];
     const std::optional<Dim> rows = Broadcast(in[0].shape[0], in[1].shape[0]);
     if (!rows.has_value()) {
-      return BadInput(0, in[0], absl::StrCat("1 row or ", in[1].shape[0].ToString()));
+      return BadInput(0, in[0], "1 row or ", in[1].shape[0].ToString());
     }
     out.shape[0] = *rows;
     return OnlyOutput(std::move(out), in);

@@ -51,7 +51,7 @@ class SoftmaxLayer final : public Layer {
     RETURN_IF_ERROR(WantFloat32(in));
     RETURN_IF_ERROR(WantAxis("softmax_param.dim", axis_, in[0]));
     if (in[0].shape[axis_] == Dim::Of(0)) {
-      return BadInput(0, in[0], absl::StrCat("at least one element along axis ", axis_));
+      return BadInput(0, in[0], "at least one element along axis ", axis_);
     }
     TensorSpec out = in[0];
     if (axis_ == 0 && out.level != Level::kConstant) out.level = Level::kUnknown;

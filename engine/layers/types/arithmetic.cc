@@ -5,6 +5,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "base/errors.h"
 #include "base/status_macros.h"
 #include "engine/kernels/elementwise.h"
 #include "engine/layers/checks.h"
@@ -162,12 +163,11 @@ class Where final : public Layer {
   }
   absl::StatusOr<TensorSpecs> Infer(absl::Span<const TensorSpec> in) const override {
     if (in[0].dtype == DType::kFloat32) {
-      return absl::InvalidArgumentError("input 0 (condition): float32, want int32 or int64");
+      return InvalidArgument("input 0 (condition): float32, want int32 or int64");
     }
     for (int i = 1; i < 3; ++i) {
       if (in[i].dtype == DType::kFloat32) continue;
-      return absl::InvalidArgumentError(
-          absl::StrCat("input ", i, ": ", Name(in[i].dtype), ", want float32"));
+      return InvalidArgument("input ", i, ": ", Name(in[i].dtype), ", want float32");
     }
     return InferBroadcast(in);
   }
@@ -257,7 +257,7 @@ class SumAxis final : public Layer {
   static absl::StatusOr<std::unique_ptr<Layer>> Parse(const ParseContext& ctx) {
     if (!ctx.param.has_sum_param()) return std::unique_ptr<Layer>(new SumAxis(1));
     const auto& dims = ctx.param.sum_param().dim();
-    if (dims.empty()) return absl::InvalidArgumentError("sum_param.dim: empty, want one axis");
+    if (dims.empty()) return InvalidArgument("sum_param.dim: empty, want one axis");
     RETURN_IF_ERROR(WantBetween("sum_param.dim", dims[0], 0));
     if (dims.size() > 1) {
       ctx.notices.push_back(absl::StrCat("sum_param.dim lists ", dims.size(),

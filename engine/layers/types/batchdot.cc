@@ -5,6 +5,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "base/errors.h"
 #include "base/status_macros.h"
 #include "engine/kernels/elementwise.h"
 #include "engine/kernels/fc.h"
@@ -289,18 +290,17 @@ class BatchDot final : public Layer {
     Shape b = Lift(in[1], 1, transpose_b_, rank);
     const Dim m = a[a.rank() - 2], n = b[b.rank() - 1];
     if (!CouldBeEqual(a[a.rank() - 1], b[b.rank() - 2])) {
-      return absl::InvalidArgumentError(absl::StrCat(
+      return InvalidArgument(
           "input 1: shape ", in[1].shape.ToString(), ", want ", a[a.rank() - 1].ToString(),
           " rather than ", b[b.rank() - 2].ToString(),
           " as inner dimension to match input 0: shape ", in[0].shape.ToString(), " (transpose_a ",
-          Text(transpose_a_), ", transpose_b ", Text(transpose_b_), ")"));
+          Text(transpose_a_), ", transpose_b ", Text(transpose_b_), ")");
     }
     a.dims().resize(a.rank() - 2);
     b.dims().resize(b.rank() - 2);
     absl::StatusOr<Shape> batch = BroadcastShapes(a, b);
     if (!batch.ok()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("input 1: leading ", batch.status().message()));
+      return InvalidArgument("input 1: leading ", batch.status().message());
     }
     TensorSpec out{DType::kFloat32, *std::move(batch), Level::kUnknown};
     out.shape.dims().push_back(m);

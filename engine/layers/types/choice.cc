@@ -8,6 +8,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "base/errors.h"
 #include "base/status_macros.h"
 #include "engine/layers/checks.h"
 #include "engine/layers/common/function_kernel.h"
@@ -74,8 +75,8 @@ class TopKKernel final : public Kernel {
     const int64_t n = ctx.in[0].dims[axis_];
     const Around around(ctx.in[0], axis_);
     if (n < k_ && around.outer * around.inner > 0) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("input 0: ", n, " entries along axis ", axis_, ", want ", k_, " or more"));
+      return InvalidArgument("input 0: ", n, " entries along axis ", axis_, ", want ", k_,
+                             " or more");
     }
     k_ <= kFew ? ChooseFew(ctx, n, around) : ChooseMany(ctx, n, around);
     return absl::OkStatus();
@@ -154,12 +155,10 @@ class TopK final : public Layer {
   static absl::StatusOr<std::unique_ptr<Layer>> Parse(const ParseContext& ctx) {
     const auto& param = ctx.param.top_k_param();
     if (param.k() < 1) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("top_k_param.k: ", param.k(), ", want 1 or more"));
+      return InvalidArgument("top_k_param.k: ", param.k(), ", want 1 or more");
     }
     if (param.axis() < 0) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("top_k_param.axis: ", param.axis(), ", want 0 or more"));
+      return InvalidArgument("top_k_param.axis: ", param.axis(), ", want 0 or more");
     }
     return std::unique_ptr<Layer>(new TopK(param.axis(), param.k(), param.smallest()));
   }
@@ -168,7 +167,7 @@ class TopK final : public Layer {
     RETURN_IF_ERROR(WantAxis("top_k_param.axis", axis_, in[0]));
     const Dim size = in[0].shape[axis_];
     if (size.IsConst() && size.value() < k_) {
-      return BadInput(0, in[0], absl::StrCat("at least ", k_, " entries along axis ", axis_));
+      return BadInput(0, in[0], "at least ", k_, " entries along axis ", axis_);
     }
     TensorSpec out = in[0];
     out.shape[axis_] = Dim::Of(k_);
@@ -205,7 +204,7 @@ int64_t PlaceOf(float index, int64_t n) {
 absl::StatusOr<int> TakeAxis(const ParseContext& ctx) {
   const int axis = ctx.param.take_param().axis();
   if (axis >= 1) return axis;
-  return absl::InvalidArgumentError(absl::StrCat("take_param.axis: ", axis, ", want 1 or more"));
+  return InvalidArgument("take_param.axis: ", axis, ", want 1 or more");
 }
 
 // Of one row: x [outer, n, inner], index [outer, k, inner or 1] -> y [outer, k, inner].
@@ -258,7 +257,7 @@ class Take final : public Layer {
       }
     }
     if (!fits || !(same || single)) {
-      return BadInput(1, in[1], absl::StrCat("one that fits input 0: shape ", x.ToString()));
+      return BadInput(1, in[1], "one that fits input 0: shape ", x.ToString());
     }
     out.level = out.shape[0].IsUnknown() ? Level::kUnknown : LevelOf(out.shape, in);
     return TensorSpecs{out};

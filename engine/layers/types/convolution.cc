@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/errors.h"
 #include "base/status_macros.h"
 #include "engine/layers/checks.h"
 #include "engine/layers/common/small_convolution.h"
@@ -56,19 +57,16 @@ class ConvolutionLayer final : public Layer {
     }
     ASSIGN_OR_RETURN(const Window window, ReadWindow(p, weight));
     if (window.size[0] != weight.dims[2] || window.size[1] != weight.dims[3]) {
-      return BadWeight(ctx.weights, 0,
-                       absl::StrCat("kernel ", window.size[0], " x ", window.size[1],
-                                    " (convolution_param.kernel_size)"));
+      return BadWeight(ctx.weights, 0, "kernel ", window.size[0], " x ", window.size[1],
+                       " (convolution_param.kernel_size)");
     }
     if (p.has_num_output() && p.num_output() != weight.dims[0]) {
-      return BadWeight(ctx.weights, 0,
-                       absl::StrCat(p.num_output(), " outputs (convolution_param.num_output)"));
+      return BadWeight(ctx.weights, 0, p.num_output(), " outputs (convolution_param.num_output)");
     }
     const int64_t group = p.group();
     if (group < 1 || weight.dims[0] % group != 0) {
-      return absl::InvalidArgumentError(absl::StrCat("convolution_param.group: ", group,
-                                                     ", want a divisor of the ", weight.dims[0],
-                                                     " output channels"));
+      return InvalidArgument("convolution_param.group: ", group, ", want a divisor of the ",
+                             weight.dims[0], " output channels");
     }
     ConvolutionGeometry geometry{.in_channels = weight.dims[1] * group,
                                  .out_channels = weight.dims[0],
@@ -84,10 +82,9 @@ class ConvolutionLayer final : public Layer {
     RETURN_IF_ERROR(WantFloat32(in));
     RETURN_IF_ERROR(WantRank(in, 0, 4, 4));
     if (!CouldBeEqual(in[0].shape[1], Dim::Of(geometry_.in_channels))) {
-      return BadInput(0, in[0],
-                      absl::StrCat(geometry_.in_channels, " channels (",
-                                   geometry_.in_channels / geometry_.groups,
-                                   " of the weight x group ", geometry_.groups, ")"));
+      return BadInput(0, in[0], geometry_.in_channels, " channels (",
+                      geometry_.in_channels / geometry_.groups, " of the weight x group ",
+                      geometry_.groups, ")");
     }
     TensorSpec out = in[0];
     ASSIGN_OR_RETURN(out.shape, window_.Output(in[0], Dim::Of(geometry_.out_channels)));
@@ -143,12 +140,11 @@ class ConvolutionLayer final : public Layer {
       return absl::Span<const float>();
     }
     if (!has_bias) {
-      return absl::InvalidArgumentError(
+      return InvalidArgument(
           "1 weight, want 2 (weight and bias; or convolution_param.bias_term: false)");
     }
     if (static_cast<int64_t>(ctx.weights[1].data.size()) != ctx.weights[0].dims[0]) {
-      return BadWeight(ctx.weights, 1,
-                       absl::StrCat(ctx.weights[0].dims[0], " values (one per output channel)"));
+      return BadWeight(ctx.weights, 1, ctx.weights[0].dims[0], " values (one per output channel)");
     }
     return ctx.weights[1].data;
   }

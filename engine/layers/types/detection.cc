@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "base/errors.h"
 #include "base/status_macros.h"
 #include "engine/kernels/elementwise.h"
 #include "engine/layers/checks.h"
@@ -96,14 +97,14 @@ class Yolo final : public Layer {
           WantBetween(absl::StrCat("yolo_param.", count.field), count.value, count.min, kMaxCount));
     }
     if (p.softmaxtree()) {
-      return absl::InvalidArgumentError(
+      return InvalidArgument(
           "yolo_param.softmaxtree: true, want false (the published format names it without a "
           "definition)");
     }
     const bool v2 = p.yolo_version() == "V2";
     if (!v2 && p.yolo_version() != "V3") {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "yolo_param.yolo_version: \"", p.yolo_version(), "\", want \"V2\" or \"V3\""));
+      return InvalidArgument("yolo_param.yolo_version: \"", p.yolo_version(),
+                             "\", want \"V2\" or \"V3\"");
     }
     if (!v2 && (p.softmax() || p.background())) {
       ctx.notices.push_back(absl::StrCat("yolo_param.", p.softmax() ? "softmax" : "background",
@@ -119,9 +120,8 @@ class Yolo final : public Layer {
     RETURN_IF_ERROR(WantImage(in));
     const int64_t channels = head_.boxes * head_.BoxChannels();
     if (!CouldBeEqual(in[0].shape[1], Dim::Of(channels))) {
-      return BadInput(0, in[0],
-                      absl::StrCat(channels, " channels (", head_.boxes, " boxes x (", head_.coords,
-                                   " coords + 1 + ", head_.classes, " classes))"));
+      return BadInput(0, in[0], channels, " channels (", head_.boxes, " boxes x (", head_.coords,
+                      " coords + 1 + ", head_.classes, " classes))");
     }
     TensorSpecs out(3, in[0]);
     out[0].shape[1] = Dim::Of(head_.boxes * head_.coords);
@@ -250,20 +250,19 @@ class PriorBox final : public Layer {
                                     const google::protobuf::RepeatedField<float>& values) {
     for (float value : values) {
       if (value > 0 && std::isfinite(value)) continue;
-      return absl::InvalidArgumentError(
-          absl::StrCat("prior_box_param.", field, ": ", value, ", want above 0"));
+      return InvalidArgument("prior_box_param.", field, ": ", value, ", want above 0");
     }
     return absl::OkStatus();
   }
   static absl::Status WantFew(absl::string_view field, int values) {
     constexpr int kMost = 1000;  // Each ratio is compared with all others.
     if (values <= kMost) return absl::OkStatus();
-    return absl::InvalidArgumentError(
-        absl::StrCat("prior_box_param.", field, ": ", values, " values, want at most ", kMost));
+    return InvalidArgument("prior_box_param.", field, ": ", values, " values, want at most ",
+                           kMost);
   }
   static absl::Status CheckSizes(const ulf::PriorBoxParameter& p) {
     if (p.min_size().empty()) {
-      return absl::InvalidArgumentError("prior_box_param.min_size: none, want at least one");
+      return InvalidArgument("prior_box_param.min_size: none, want at least one");
     }
     RETURN_IF_ERROR(WantFew("min_size", p.min_size_size()));
     RETURN_IF_ERROR(WantFew("aspect_ratio", p.aspect_ratio_size()));
@@ -272,25 +271,23 @@ class PriorBox final : public Layer {
     RETURN_IF_ERROR(WantAboveZero("aspect_ratio", p.aspect_ratio()));
     RETURN_IF_ERROR(WantAboveZero("variance", p.variance()));
     if (!p.max_size().empty() && p.max_size_size() != p.min_size_size()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("prior_box_param.max_size: ", p.max_size_size(), " values, want none or ",
-                       p.min_size_size(), ", one per min_size"));
+      return InvalidArgument("prior_box_param.max_size: ", p.max_size_size(),
+                             " values, want none or ", p.min_size_size(), ", one per min_size");
     }
     for (int i = 0; i < p.max_size_size(); ++i) {
       if (p.max_size(i) > p.min_size(i)) continue;
-      return absl::InvalidArgumentError(absl::StrCat("prior_box_param.max_size: ", p.max_size(i),
-                                                     ", want above its min_size ", p.min_size(i)));
+      return InvalidArgument("prior_box_param.max_size: ", p.max_size(i),
+                             ", want above its min_size ", p.min_size(i));
     }
     const int variances = p.variance_size();
     if (variances != 0 && variances != 1 && variances != 4) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("prior_box_param.variance: ", variances, " values, want none, 1 or 4"));
+      return InvalidArgument("prior_box_param.variance: ", variances, " values, want none, 1 or 4");
     }
     return absl::OkStatus();
   }
   static absl::Status CheckImage(const ulf::PriorBoxParameter& p, int bottoms) {
     const auto field = [](absl::string_view name, absl::string_view what) {
-      return absl::InvalidArgumentError(absl::StrCat("prior_box_param.", name, ": ", what));
+      return InvalidArgument("prior_box_param.", name, ": ", what);
     };
     if (p.has_img_size() && (p.has_img_h() || p.has_img_w())) {
       return field("img_size", "set, want no img_h or img_w beside it");
@@ -315,8 +312,7 @@ class PriorBox final : public Layer {
                    "not above 0, want a number of pixels");
     }
     if (!stated && bottoms < 2) {
-      return absl::InvalidArgumentError(
-          "1 bottom, want 2 (features and image) or prior_box_param.img_size");
+      return InvalidArgument("1 bottom, want 2 (features and image) or prior_box_param.img_size");
     }
     return absl::OkStatus();
   }

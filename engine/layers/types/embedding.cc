@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
+#include "base/errors.h"
 #include "base/hash_map.h"
 #include "base/status_macros.h"
 #include "base/text.h"
@@ -79,7 +80,7 @@ class EmbeddingKernel final : public Kernel {
       status = PoolFeatures({jobs, plan_.features.size()}, outputs + outputs_, &failed);
     }
     if (status.ok()) return status;
-    return Annotate(status, absl::StrCat("feature \"", plan_.features[failed].name, "\""));
+    return Annotate(status, "feature \"", plan_.features[failed].name, "\"");
   }
 
  private:
@@ -167,20 +168,19 @@ class Embedding final : public Layer {
 
 absl::StatusOr<std::unique_ptr<Layer>> Embedding::Parse(const ParseContext& ctx) {
   if (!ctx.param.has_embedding_param()) {
-    return absl::InvalidArgumentError("embedding_param is missing");
+    return InvalidArgument("embedding_param is missing");
   }
   const ulf::EmbeddingParameter& param = ctx.param.embedding_param();
   if (param.level() != 0 && param.level() != 1) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("embedding_param.level ", param.level(), ", want 0 (ads) or 1 (user)"));
+    return InvalidArgument("embedding_param.level ", param.level(), ", want 0 (ads) or 1 (user)");
   }
   const std::string& path = param.embedding_conf_path();
   ASSIGN_OR_RETURN(const blaze::EmbeddingConfig* config, ctx.resources.EmbeddingConf(path));
   RETURN_IF_ERROR(Annotate(ValidateEmbeddingConfig(*config), path));
   const int blocks = config->block_config_size();
   if (ctx.param.top_size() != blocks) {
-    return absl::InvalidArgumentError(absl::StrCat(ctx.param.top_size(), " tops, want ", blocks,
-                                                   ", one per block_config of ", path));
+    return InvalidArgument(ctx.param.top_size(), " tops, want ", blocks,
+                           ", one per block_config of ", path);
   }
   std::unique_ptr<Embedding> layer(new Embedding(!param.has_level()   ? Level::kUnknown
                                                  : param.level() == 1 ? Level::kUser
@@ -193,8 +193,8 @@ absl::StatusOr<std::unique_ptr<Layer>> Embedding::Parse(const ParseContext& ctx)
     groups.emplace(group.feature_group(), &group);
   }
   for (int b = 0; b < blocks; ++b) {
-    RETURN_IF_ERROR(Annotate(layer->AddBlock(*config, b, ctx.trunc_all, groups, index),
-                             absl::StrCat(path, ": block_config[", b, "]")));
+    RETURN_IF_ERROR(Annotate(layer->AddBlock(*config, b, ctx.trunc_all, groups, index), path,
+                             ": block_config[", b, "]"));
   }
   layer->DropUnusedFeatures(ctx.notices);
   RETURN_IF_ERROR(layer->OpenTables(groups, ctx.resources));
@@ -203,8 +203,8 @@ absl::StatusOr<std::unique_ptr<Layer>> Embedding::Parse(const ParseContext& ctx)
 
 absl::Status Embedding::AddFeatures(const ulf::LayerParameter& param, FeatureIndex& index) {
   if (param.bottom_size() % kPerFeature != 0) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        param.bottom_size(), " bottoms, want threes of <feature>.ids, .values, .segments"));
+    return InvalidArgument(param.bottom_size(),
+                           " bottoms, want threes of <feature>.ids, .values, .segments");
   }
   for (int i = 0; i < param.bottom_size(); i += kPerFeature) {
     absl::string_view name = param.bottom(i);
@@ -212,14 +212,13 @@ absl::Status Embedding::AddFeatures(const ulf::LayerParameter& param, FeatureInd
     for (int part = 0; part < kPerFeature; ++part) {
       const std::string want = absl::StrCat(name, kSuffixes[part]);
       if (param.bottom(i + part) == want) continue;
-      return absl::InvalidArgumentError(absl::StrCat(
-          "bottom ", i + part, " is \"", param.bottom(i + part), "\", want \"", want, "\""));
+      return InvalidArgument("bottom ", i + part, " is \"", param.bottom(i + part), "\", want \"",
+                             want, "\"");
     }
     const auto [known, is_new] = index.emplace(name, plan_.features.size());
     if (!is_new) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("feature \"", name, "\" is given twice, by bottoms ",
-                       plan_.features[known->second].input, " and ", i));
+      return InvalidArgument("feature \"", name, "\" is given twice, by bottoms ",
+                             plan_.features[known->second].input, " and ", i);
     }
     plan_.features.push_back(Feature{.name = std::string(name), .input = i});
   }
@@ -234,9 +233,8 @@ absl::Status Embedding::AddBlock(const blaze::EmbeddingConfig& config, int b, bo
     const std::string& name = item.feature_group();
     const auto known = index.find(name);
     if (known == index.end()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("feature \"", name, "\" has no bottoms in the layer, want \"", name,
-                       ".ids\", \"", name, ".values\", \"", name, ".segments\""));
+      return InvalidArgument("feature \"", name, "\" has no bottoms in the layer, want \"", name,
+                             ".ids\", \"", name, ".values\", \"", name, ".segments\"");
     }
     PoolingSpec pooling;
     pooling.pooling = static_cast<Pooling>(item.udf_type());
@@ -247,7 +245,7 @@ absl::Status Embedding::AddBlock(const blaze::EmbeddingConfig& config, int b, bo
     width += pooling.width();
   }
   if (config.block_config(b).embedding_block_config_item().empty()) {
-    return absl::InvalidArgumentError("has no items, want at least one");
+    return InvalidArgument("has no items, want at least one");
   }
   plan_.widths.push_back(width);
   return absl::OkStatus();
@@ -273,9 +271,8 @@ absl::Status Embedding::OpenTables(const Groups& groups, ModelResources& resourc
     feature.table_name = group.table_name();
     const int64_t dim = table.table->dim();
     if (dim == group.dim()) continue;
-    return absl::InvalidArgumentError(absl::StrCat("table \"", group.table_name(), "\" has dim ",
-                                                   dim, ", want ", group.dim(), " for feature \"",
-                                                   feature.name, "\" (", conf_, ")"));
+    return InvalidArgument("table \"", group.table_name(), "\" has dim ", dim, ", want ",
+                           group.dim(), " for feature \"", feature.name, "\" (", conf_, ")");
   }
   return absl::OkStatus();
 }
@@ -285,20 +282,19 @@ absl::Status Embedding::CheckFeature(const Feature& feature,
   for (int part = 0; part < kPerFeature; ++part) {
     const TensorSpec& spec = in[static_cast<size_t>(feature.input + part)];
     if (spec.dtype != kDTypes[part]) {
-      return absl::InvalidArgumentError(absl::StrCat(Named(feature, part), ": ", Name(spec.dtype),
-                                                     ", want ", Name(kDTypes[part])));
+      return InvalidArgument(Named(feature, part), ": ", Name(spec.dtype), ", want ",
+                             Name(kDTypes[part]));
     }
     if (spec.shape.ranked() && spec.shape.rank() != 1) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(Named(feature, part), ": shape ", spec.shape.ToString(), ", want rank 1"));
+      return InvalidArgument(Named(feature, part), ": shape ", spec.shape.ToString(),
+                             ", want rank 1");
     }
   }
   const Shape& ids = in[static_cast<size_t>(feature.input + kIds)].shape;
   const Shape& values = in[static_cast<size_t>(feature.input + kValues)].shape;
   if (!ids.ranked() || !values.ranked() || CouldBeEqual(ids[0], values[0])) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(Named(feature, kValues), ": shape ",
-                                                 values.ToString(), ", want ", ids.ToString(),
-                                                 ", one value per id"));
+  return InvalidArgument(Named(feature, kValues), ": shape ", values.ToString(), ", want ",
+                         ids.ToString(), ", one value per id");
 }
 
 // Brings the rows of a feature into those of its block, which so far has the rows of the features
@@ -316,9 +312,8 @@ absl::Status Embedding::AddRows(const Feature& feature, const TensorSpec& segmen
   }
   const Dim rows = segments.shape.ranked() ? segments.shape[0] : Dim::Unknown();
   if (!CouldBeEqual(rows, block.shape[0])) {
-    return absl::InvalidArgumentError(absl::StrCat(Named(feature, kSegments), ": ", rows.ToString(),
-                                                   " rows, want ", block.shape[0].ToString(),
-                                                   ", those of the other features of its block"));
+    return InvalidArgument(Named(feature, kSegments), ": ", rows.ToString(), " rows, want ",
+                           block.shape[0].ToString(), ", those of the other features of its block");
   }
   if (block.shape[0].IsUnknown() || rows.IsConst()) block.shape[0] = rows;
   return absl::OkStatus();

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
+#include "base/errors.h"
 #include "engine/kernels/elementwise.h"
 #include "engine/layers/checks.h"
 #include "engine/layers/common/broadcast.h"
@@ -253,14 +253,13 @@ class ExpressionLayer final : public Layer {
 
   static absl::StatusOr<std::unique_ptr<Layer>> Parse(const ParseContext& ctx) {
     if (!ctx.param.has_expression_param()) {
-      return absl::InvalidArgumentError("has no expression_param, want one with an expression");
+      return InvalidArgument("has no expression_param, want one with an expression");
     }
     const int inputs = ctx.param.bottom_size();
     absl::StatusOr<Expression> expression =
         Expression::Parse(ctx.param.expression_param().expression(), inputs);
     if (!expression.ok()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("expression_param.expression: ", expression.status().message()));
+      return InvalidArgument("expression_param.expression: ", expression.status().message());
     }
     std::vector<bool> used(static_cast<size_t>(inputs), false);
     for (const Instruction& instruction : expression->program) {
@@ -268,9 +267,8 @@ class ExpressionLayer final : public Layer {
     }
     for (int i = 0; i < inputs; ++i) {
       if (used[i]) continue;
-      return absl::InvalidArgumentError(absl::StrCat("bottom ", i, " \"", ctx.param.bottom(i),
-                                                     "\": not used, want @", i,
-                                                     " in expression_param.expression"));
+      return InvalidArgument("bottom ", i, " \"", ctx.param.bottom(i), "\": not used, want @", i,
+                             " in expression_param.expression");
     }
     return std::unique_ptr<Layer>(new ExpressionLayer(*std::move(expression)));
   }

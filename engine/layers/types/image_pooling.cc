@@ -7,6 +7,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "base/errors.h"
 #include "base/status_macros.h"
 #include "engine/layers/checks.h"
 #include "engine/layers/common/multiversion.h"
@@ -233,13 +234,13 @@ class Pooling final : public Layer {
     const ulf::PoolingParameter& p = ctx.param.pooling_param();
     const bool average = p.pool() == ulf::PoolingParameter::AVE;
     if (p.has_count_include_pad() && !average) {
-      return absl::InvalidArgumentError(
+      return InvalidArgument(
           "pooling_param.count_include_pad: set, but only pool: AVE has a divisor");
     }
     Window window;
     if (p.global_pooling()) {
       if (p.kernel_size_size() + p.stride_size() + p.pad_size() > 0 || p.has_round_mode()) {
-        return absl::InvalidArgumentError(
+        return InvalidArgument(
             "pooling_param.global_pooling: true, want no kernel_size, stride, pad or round_mode "
             "beside it");
       }
@@ -270,7 +271,7 @@ class Pooling final : public Layer {
 
   static absl::StatusOr<Window> ReadWindow(const ulf::PoolingParameter& p) {
     if (p.kernel_size().empty()) {
-      return absl::InvalidArgumentError(
+      return InvalidArgument(
           "pooling_param.kernel_size: none, want one value, or height and width (or "
           "global_pooling)");
     }
@@ -281,9 +282,9 @@ class Pooling final : public Layer {
     window.ceil = p.round_mode() == ulf::PoolingParameter::CEIL;
     for (int side = 0; side < 4; ++side) {
       if (window.pad[side] < window.size[side % 2]) continue;
-      return absl::InvalidArgumentError(
-          absl::StrCat("pooling_param.pad: ", window.pad[side], ", want less than the window's ",
-                       window.size[side % 2], " (a window of padding alone has no value)"));
+      return InvalidArgument("pooling_param.pad: ", window.pad[side],
+                             ", want less than the window's ", window.size[side % 2],
+                             " (a window of padding alone has no value)");
     }
     return window;
   }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "base/errors.h"
 #include "base/status_macros.h"
 #include "engine/kernels/fc.h"
 #include "engine/layers/checks.h"
@@ -88,14 +89,14 @@ absl::StatusOr<Bias> ReadBias(const ParseContext& ctx, int matrices, int64_t n) 
     return Bias{};
   }
   if (found <= matrices) {
-    return absl::InvalidArgumentError(absl::StrCat(
+    return InvalidArgument(
         found, " weights, want ", matrices + 1,
-        " (the last is the bias; without one, set inner_product_param.bias_term to false)"));
+        " (the last is the bias; without one, set inner_product_param.bias_term to false)");
   }
   Weight bias = ctx.weights[matrices];
   while (bias.rank() > 1 && bias.dims[0] == 1) bias.dims.erase(bias.dims.begin());
   if (bias.rank() < 1 || bias.rank() > 2 || bias.dims[bias.rank() - 1] != n) {
-    return BadWeight(ctx.weights, matrices, absl::StrCat("[", n, "] for ", n, " outputs"));
+    return BadWeight(ctx.weights, matrices, "[", n, "] for ", n, " outputs");
   }
   return Bias{bias.data, bias.rank() == 1 ? 1 : bias.dims[0]};
 }
@@ -106,8 +107,8 @@ absl::Status BroadcastBias(const Bias& bias, Shape& shape) {
   Dim& rows = shape[shape.rank() - 2];
   const std::optional<Dim> both = Broadcast(rows, Dim::Of(bias.rows));
   if (!both.has_value()) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "a bias of ", bias.rows, " rows does not broadcast to shape ", shape.ToString()));
+    return InvalidArgument("a bias of ", bias.rows, " rows does not broadcast to shape ",
+                           shape.ToString());
   }
   rows = *both;
   return absl::OkStatus();
@@ -135,9 +136,8 @@ int64_t RowsOf(const Tensor& x) {
 absl::Status WantWidth(absl::Span<const TensorSpec> in, int index, const Matrix& m) {
   const Shape& shape = in[index].shape;
   if (CouldBeEqual(shape[shape.rank() - 1], Dim::Of(m.k()))) return absl::OkStatus();
-  return BadInput(index, in[index],
-                  absl::StrCat("last dimension ", m.k(), " to match weight ", index, " of shape ",
-                               ShapeText(m.weight), m.transposed ? ", transposed" : ""));
+  return BadInput(index, in[index], "last dimension ", m.k(), " to match weight ", index,
+                  " of shape ", ShapeText(m.weight), m.transposed ? ", transposed" : "");
 }
 
 // ----------------------------------------------------------------------------------- inner_product
@@ -296,9 +296,8 @@ class InnerProductEx final : public Layer {
     ASSIGN_OR_RETURN(Matrix a, ReadMatrix(ctx, 0));
     ASSIGN_OR_RETURN(Matrix b, ReadMatrix(ctx, 1));
     if (a.n() != b.n()) {
-      return BadWeight(ctx.weights, 1,
-                       absl::StrCat(a.n(), " outputs like ", WeightLabel(ctx.weights, 0),
-                                    " of shape ", ShapeText(ctx.weights[0])));
+      return BadWeight(ctx.weights, 1, a.n(), " outputs like ", WeightLabel(ctx.weights, 0),
+                       " of shape ", ShapeText(ctx.weights[0]));
     }
     ASSIGN_OR_RETURN(const Bias bias, ReadBias(ctx, 2, a.n()));
     return std::unique_ptr<Layer>(new InnerProductEx(std::move(a), std::move(b), bias));
@@ -311,8 +310,7 @@ class InnerProductEx final : public Layer {
     }
     const std::optional<Dim> rows = Broadcast(in[0].shape[0], in[1].shape[0]);
     if (!rows.has_value()) {
-      return BadInput(1, in[1],
-                      absl::StrCat("1 row or as many as input 0: shape ", in[0].shape.ToString()));
+      return BadInput(1, in[1], "1 row or as many as input 0: shape ", in[0].shape.ToString());
     }
     TensorSpec out{DType::kFloat32, Shape({*rows, Dim::Of(matrices_[0].n())}), Level::kUnknown};
     RETURN_IF_ERROR(BroadcastBias(bias_, out.shape));

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/errors.h"
 #include "engine/layers/checks.h"
 #include "engine/layers/types/building_blocks.h"
 
@@ -111,9 +112,9 @@ std::unique_ptr<Layer> MakeNhwc(const LayerType& type, std::shared_ptr<const Lay
 
 absl::StatusOr<Weight> KernelFromHwio(const Weight& weight, std::vector<float>& data) {
   if (weight.rank() != 4) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("weight \"", weight.name, "\" has shape [", absl::StrJoin(weight.dims, ", "),
-                     "], want [kernel_h, kernel_w, channels / group, num_output] (layout NHWC)"));
+    return InvalidArgument(
+        "weight \"", weight.name, "\" has shape [", absl::StrJoin(weight.dims, ", "),
+        "], want [kernel_h, kernel_w, channels / group, num_output] (layout NHWC)");
   }
   const int64_t places = weight.dims[0] * weight.dims[1], in = weight.dims[2], out = weight.dims[3];
   data.resize(weight.data.size());

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "base/errors.h"
 #include "base/status_macros.h"
 #include "engine/kernels/elementwise.h"
 #include "engine/layers/checks.h"
@@ -99,13 +100,11 @@ class Normalize final : public Layer {
   static absl::StatusOr<std::unique_ptr<Layer>> Parse(const ParseContext& ctx) {
     const ulf::NormalizeParameter& p = ctx.param.norm_param();
     if (!(p.eps() >= 0)) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("norm_param.eps: ", p.eps(), ", want 0 or more"));
+      return InvalidArgument("norm_param.eps: ", p.eps(), ", want 0 or more");
     }
     if (p.has_scale_filler() && p.scale_filler().type() != "constant") {
-      return absl::InvalidArgumentError(absl::StrCat("norm_param.scale_filler.type: \"",
-                                                     p.scale_filler().type(),
-                                                     "\", want \"constant\" (or a weight)"));
+      return InvalidArgument("norm_param.scale_filler.type: \"", p.scale_filler().type(),
+                             "\", want \"constant\" (or a weight)");
     }
     std::vector<float> scale = {p.has_scale_filler() ? p.scale_filler().value() : 1.0f};
     const bool trained = !ctx.weights.empty();
@@ -124,7 +123,7 @@ class Normalize final : public Layer {
     RETURN_IF_ERROR(WantImage(in));
     const int64_t channels = static_cast<int64_t>(options_.scale.size());
     if (options_.per_channel && !CouldBeEqual(in[0].shape[1], Dim::Of(channels))) {
-      return BadInput(0, in[0], absl::StrCat(channels, " channels (the size of weight 0)"));
+      return BadInput(0, in[0], channels, " channels (the size of weight 0)");
     }
     return TensorSpecs{in[0]};
   }
@@ -155,8 +154,7 @@ class LayerNorm final : public Layer {
   static absl::StatusOr<std::unique_ptr<Layer>> Parse(const ParseContext& ctx) {
     const ulf::LayerNormParameter& p = ctx.param.layer_norm_param();
     if (!(p.eps() >= 0)) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("layer_norm_param.eps: ", p.eps(), ", want 0 or more"));
+      return InvalidArgument("layer_norm_param.eps: ", p.eps(), ", want 0 or more");
     }
     LayerNormOptions options{.centred = p.centred(), .eps = p.eps()};
     if (!ctx.weights.empty()) {
@@ -168,8 +166,7 @@ class LayerNorm final : public Layer {
     if (ctx.weights.size() > 1) {
       const absl::Span<const float> shift = ctx.weights[1].data;
       if (shift.size() != options.scale.size()) {
-        return BadWeight(ctx.weights, 1,
-                         absl::StrCat(options.scale.size(), " values, as weight 0"));
+        return BadWeight(ctx.weights, 1, options.scale.size(), " values, as weight 0");
       }
       options.shift.assign(shift.begin(), shift.end());
     }
@@ -180,7 +177,7 @@ class LayerNorm final : public Layer {
     RETURN_IF_ERROR(WantRank(in, 0, 2, 8));
     const auto n = static_cast<int64_t>(options_->scale.size());
     if (n > 0 && !CouldBeEqual(in[0].shape[in[0].shape.rank() - 1], Dim::Of(n))) {
-      return BadInput(0, in[0], absl::StrCat("a last dimension of ", n, " (the size of weight 0)"));
+      return BadInput(0, in[0], "a last dimension of ", n, " (the size of weight 0)");
     }
     return TensorSpecs{in[0]};
   }

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/errors.h"
 #include "base/status_macros.h"
 #include "engine/layers/checks.h"
 #include "engine/layers/common/function_kernel.h"
@@ -50,21 +51,19 @@ class Transpose final : public Layer {
     std::sort(sorted.begin(), sorted.end());
     for (int i = 0; i < perm.size(); ++i) {
       if (sorted[i] == i) continue;
-      return absl::InvalidArgumentError(
-          absl::StrCat("transpose_param.perm: [", absl::StrJoin(perm, ", "),
-                       "], want each of 0 to ", perm.size() - 1, " once"));
+      return InvalidArgument("transpose_param.perm: [", absl::StrJoin(perm, ", "),
+                             "], want each of 0 to ", perm.size() - 1, " once");
     }
     if (perm.empty()) {
-      return absl::InvalidArgumentError("transpose_param.perm: empty, want an axis for each axis");
+      return InvalidArgument("transpose_param.perm: empty, want an axis for each axis");
     }
     return std::unique_ptr<Layer>(new Transpose({perm.begin(), perm.end()}));
   }
   absl::StatusOr<TensorSpecs> Infer(absl::Span<const TensorSpec> in) const override {
     const int rank = static_cast<int>(perm_.size());
     if (in[0].shape.rank() != rank) {
-      return BadInput(0, in[0],
-                      absl::StrCat("rank ", rank, " for transpose_param.perm [",
-                                   absl::StrJoin(perm_, ", "), "]"));
+      return BadInput(0, in[0], "rank ", rank, " for transpose_param.perm [",
+                      absl::StrJoin(perm_, ", "), "]");
     }
     TensorSpec out = in[0];
     for (int k = 0; k < rank; ++k) out.shape[k] = in[0].shape[perm_[k]];
@@ -99,7 +98,7 @@ class SplitAxis final : public Layer {
     const int64_t known = outer_ > 0 ? outer_ : inner_;
     const std::optional<Dim> rest = Divide(in[0].shape[axis_], Dim::Of(known));
     if (!rest.has_value()) {
-      return BadInput(0, in[0], absl::StrCat("axis ", axis_, " a multiple of ", known));
+      return BadInput(0, in[0], "axis ", axis_, " a multiple of ", known);
     }
     TensorSpec out = in[0];
     out.shape[axis_] = outer_ > 0 ? Dim::Of(outer_) : *rest;
@@ -146,7 +145,7 @@ class Reverse final : public Layer {
   static absl::StatusOr<std::unique_ptr<Layer>> Parse(const ParseContext& ctx) {
     const auto& axes = ctx.param.reverse_param().axis();
     if (axes.empty()) {
-      return absl::InvalidArgumentError("reverse_param.axis: none, want at least one");
+      return InvalidArgument("reverse_param.axis: none, want at least one");
     }
     return std::unique_ptr<Layer>(new Reverse({axes.begin(), axes.end()}));
   }
@@ -155,14 +154,12 @@ class Reverse final : public Layer {
     std::vector<bool> seen(rank, false);
     for (int axis : axes_) {
       if (axis < -rank || axis >= rank) {
-        return absl::InvalidArgumentError(
-            absl::StrCat("reverse_param.axis: ", axis, ", want ", -rank, " to ", rank - 1,
-                         " for input 0: shape ", in[0].shape.ToString()));
+        return InvalidArgument("reverse_param.axis: ", axis, ", want ", -rank, " to ", rank - 1,
+                               " for input 0: shape ", in[0].shape.ToString());
       }
       const int place = axis < 0 ? axis + rank : axis;
       if (seen[place]) {
-        return absl::InvalidArgumentError(
-            absl::StrCat("reverse_param.axis: ", axis, " is axis ", place, " a second time"));
+        return InvalidArgument("reverse_param.axis: ", axis, " is axis ", place, " a second time");
       }
       seen[place] = true;
     }
@@ -268,10 +265,8 @@ class Reorg final : public Layer {
     const std::optional<Dim> quotient = Divide(in.shape[axis], by);
     if (quotient.has_value()) return *quotient;
     constexpr absl::string_view kNames[] = {"rows", "channels", "height", "width"};
-    return BadInput(
-        0, in,
-        absl::StrCat(kNames[axis], " that ", by.value(), " divides (reorg_param.stride ", stride_,
-                     reverse_ ? ", reverse)" : ")"));
+    return BadInput(0, in, kNames[axis], " that ", by.value(), " divides (reorg_param.stride ",
+                    stride_, reverse_ ? ", reverse)" : ")");
   }
 
   const int64_t stride_;
@@ -312,9 +307,7 @@ class ShuffleChannel final : public Layer {
   absl::StatusOr<TensorSpecs> Infer(absl::Span<const TensorSpec> in) const override {
     if (in[0].shape.rank() < 2) return BadInput(0, in[0], "rank 2 or more");
     if (!Divide(in[0].shape[1], Dim::Of(group_)).has_value()) {
-      return BadInput(
-          0, in[0],
-          absl::StrCat("channels that ", group_, " divides (shuffle_channel_param.group)"));
+      return BadInput(0, in[0], "channels that ", group_, " divides (shuffle_channel_param.group)");
     }
     return TensorSpecs{in[0]};
   }

@@ -126,7 +126,7 @@ class GruRecurrence final : public Layer {
     TensorSpec out = in[0];
     if (out.shape.rank() == 2) out.shape.dims().insert(out.shape.dims().begin(), Dim::Of(1));
     if (!CouldBeEqual(out.shape[2], Dim::Of(3 * w_.h2h.dims[0]))) {
-      return BadInput(0, in[0], absl::StrCat("last dimension ", 3 * w_.h2h.dims[0]));
+      return BadInput(0, in[0], "last dimension ", 3 * w_.h2h.dims[0]);
     }
     out.shape[2] = Dim::Of(w_.h2h.dims[0]);
     return OnlyOutput(std::move(out), in);
@@ -159,11 +159,11 @@ class Gru final : public Layer {
     ASSIGN_OR_RETURN(Weight i2h, WantMatrix(ctx.weights, 1));
     if ((i2h.dims[0] != n && !ctx.param.has_gru_param()) || i2h.dims[0] == 0 ||
         i2h.dims[1] != 3 * n) {
-      return BadWeight(ctx.weights, 1, absl::StrCat("[", n, ", ", 3 * n, "] (i2h) like weight 0"));
+      return BadWeight(ctx.weights, 1, "[", n, ", ", 3 * n, "] (i2h) like weight 0");
     }
     for (int i = 2; i < 4; ++i) {
       if (static_cast<int64_t>(ctx.weights[i].data.size()) != 3 * n) {
-        return BadWeight(ctx.weights, i, absl::StrCat(3 * n, " values"));
+        return BadWeight(ctx.weights, i, 3 * n, " values");
       }
     }
     return std::unique_ptr<Layer>(
@@ -176,9 +176,8 @@ class Gru final : public Layer {
     const int64_t n = w_.h2h.dims[0], k = w_.i2h.dims[0];
     TensorSpec out = in[0];
     if (!CouldBeEqual(out.shape[out.shape.rank() - 1], Dim::Of(k))) {
-      return BadInput(0, in[0],
-                      absl::StrCat("last dimension ", k,
-                                   k == n ? " (the hidden width)" : " (the rows of i2h)"));
+      return BadInput(0, in[0], "last dimension ", k,
+                      k == n ? " (the hidden width)" : " (the rows of i2h)");
     }
     if (out.shape.rank() == 2) out.shape.dims().insert(out.shape.dims().begin(), Dim::Of(1));
     out.shape[2] = Dim::Of(n);

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/errors.h"
 #include "base/status_macros.h"
 #include "engine/layers/checks.h"
 #include "engine/layers/types/families.h"
@@ -79,9 +80,8 @@ class RoiAlignKernel final : public Kernel {
 
   absl::Status Check(int64_t index, const float* region, const Tensor& features) const {
     const auto error = [&](absl::string_view what) {
-      return absl::InvalidArgumentError(absl::StrCat("input 1: region ", index, " (", region[0],
-                                                     ", ", region[1], ", ", region[2], ", ",
-                                                     region[3], ", ", region[4], "): ", what));
+      return InvalidArgument("input 1: region ", index, " (", region[0], ", ", region[1], ", ",
+                             region[2], ", ", region[3], ", ", region[4], "): ", what);
     };
     if (!std::all_of(region, region + 5, [](float v) { return std::abs(v) < 1e9f; })) {
       return error("want numbers below 1e9");
@@ -178,16 +178,15 @@ class RoiAlign final : public Layer {
       RETURN_IF_ERROR(WantBetween(absl::StrCat("roi_align_param.", field), value, 1, kMaxSide));
     }
     if (!(p.spatial_scale() > 0) || !std::isfinite(p.spatial_scale())) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("roi_align_param.spatial_scale: ", p.spatial_scale(), ", want above 0"));
+      return InvalidArgument("roi_align_param.spatial_scale: ", p.spatial_scale(),
+                             ", want above 0");
     }
     if (p.roi_end_mode() != 0 && p.roi_end_mode() != 1) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("roi_align_param.roi_end_mode: ", p.roi_end_mode(), ", want 0 or 1"));
+      return InvalidArgument("roi_align_param.roi_end_mode: ", p.roi_end_mode(), ", want 0 or 1");
     }
     if (p.sampling_ratio() > kMaxSide) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "roi_align_param.sampling_ratio: ", p.sampling_ratio(), ", want at most ", kMaxSide));
+      return InvalidArgument("roi_align_param.sampling_ratio: ", p.sampling_ratio(),
+                             ", want at most ", kMaxSide);
     }
     return std::unique_ptr<Layer>(new RoiAlign({.height = p.pooled_h(),
                                                 .width = p.pooled_w(),
@@ -326,19 +325,18 @@ class SpatialTransformer final : public Layer {
   static absl::StatusOr<std::unique_ptr<Layer>> Parse(const ParseContext& ctx) {
     const ulf::LayerParameter& param = ctx.param;
     if (param.has_st_param() && param.has_spatial_transform_param()) {
-      return absl::InvalidArgumentError(
-          "has a spatial_transform_param and an st_param, want one of them");
+      return InvalidArgument("has a spatial_transform_param and an st_param, want one of them");
     }
     auto layer = std::unique_ptr<SpatialTransformer>(new SpatialTransformer);
     RETURN_IF_ERROR(param.has_st_param() ? layer->Read(param.st_param())
                                          : layer->Read(param.spatial_transform_param()));
     const bool wants_theta = layer->theta_.inputs > 0;
     if (wants_theta != (param.bottom_size() == 2)) {
-      return absl::InvalidArgumentError(absl::StrCat(
+      return InvalidArgument(
           param.bottom_size(), param.bottom_size() == 1 ? " bottom" : " bottoms", ", want ",
           wants_theta ? absl::StrCat("2: theta is not fixed, its ", layer->theta_.inputs,
                                      " free elements are the second")
-                      : "1: all of theta is fixed"));
+                      : "1: all of theta is fixed");
     }
     return std::unique_ptr<Layer>(std::move(layer));
   }
@@ -348,12 +346,11 @@ class SpatialTransformer final : public Layer {
     if (theta_.inputs > 0) {
       if (in[1].shape.rank() < 2 ||
           !CouldBeEqual(in[1].shape.RowElements(), Dim::Of(theta_.inputs))) {
-        return BadInput(1, in[1], absl::StrCat("[rows, ", theta_.inputs, "] (theta)"));
+        return BadInput(1, in[1], "[rows, ", theta_.inputs, "] (theta)");
       }
       const std::optional<Dim> rows = Broadcast(in[0].shape[0], in[1].shape[0]);
       if (!rows.has_value()) {
-        return BadInput(
-            1, in[1], absl::StrCat("1 row or as many as input 0's shape ", in[0].shape.ToString()));
+        return BadInput(1, in[1], "1 row or as many as input 0's shape ", in[0].shape.ToString());
       }
       out.shape[0] = *rows;
     }
@@ -386,9 +383,8 @@ class SpatialTransformer final : public Layer {
     border_ = p.border_value();
     const int given = p.affine_transform_size();
     if (given != 0 && given != 6) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("spatial_transform_param.affine_transform: ", given,
-                       " values, want 6 (or none, and theta as the second bottom)"));
+      return InvalidArgument("spatial_transform_param.affine_transform: ", given,
+                             " values, want 6 (or none, and theta as the second bottom)");
     }
     for (int k = 0; k < 6; ++k) {
       if (given == 6) {
@@ -401,12 +397,12 @@ class SpatialTransformer final : public Layer {
   }
   absl::Status Read(const ulf::SpatialTransformerParameter& p) {
     if (p.transform_type() != "affine") {
-      return absl::InvalidArgumentError(
-          absl::StrCat("st_param.transform_type: \"", p.transform_type(), "\", want \"affine\""));
+      return InvalidArgument("st_param.transform_type: \"", p.transform_type(),
+                             "\", want \"affine\"");
     }
     if (p.sampler_type() != "bilinear") {
-      return absl::InvalidArgumentError(
-          absl::StrCat("st_param.sampler_type: \"", p.sampler_type(), "\", want \"bilinear\""));
+      return InvalidArgument("st_param.sampler_type: \"", p.sampler_type(),
+                             "\", want \"bilinear\"");
     }
     RETURN_IF_ERROR(SetSize("st_param.output_H", p.output_h(), 0));
     RETURN_IF_ERROR(SetSize("st_param.output_W", p.output_w(), 1));

@@ -11,6 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/errors.h"
 #include "base/status_macros.h"
 #include "engine/layers/checks.h"
 #include "engine/layers/common/broadcast.h"
@@ -30,8 +31,7 @@ absl::StatusOr<Sizes> ReadSizes(absl::string_view field,
   Sizes sizes(values.begin(), values.end());
   for (int64_t size : sizes) {
     if (size >= -1) continue;
-    return absl::InvalidArgumentError(
-        absl::StrCat(field, ": ", ToString(sizes), ", want -1 or more"));
+    return InvalidArgument(field, ": ", ToString(sizes), ", want -1 or more");
   }
   return sizes;
 }
@@ -48,8 +48,7 @@ class Reshape final : public Layer {
     ASSIGN_OR_RETURN(Sizes sizes,
                      ReadSizes("reshape_param.shape", ctx.param.reshape_param().shape()));
     if (std::count(sizes.begin(), sizes.end(), -1) > 1) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("reshape_param.shape: ", ToString(sizes), ", want at most one -1"));
+      return InvalidArgument("reshape_param.shape: ", ToString(sizes), ", want at most one -1");
     }
     return std::unique_ptr<Layer>(new Reshape(std::move(sizes)));
   }
@@ -65,7 +64,7 @@ class Reshape final : public Layer {
                              in[0].level == Level::kUser;
       if (sizes_[i] == 0 || user_rows) {
         if (i >= static_cast<int>(left.size())) {
-          return Mismatch(in[0], absl::StrCat("a dimension at place ", i));
+          return Mismatch(in[0], "a dimension at place ", i);
         }
         dims[i] = std::exchange(left[i], Dim::Of(1));
       } else if (sizes_[i] == -1) {
@@ -78,12 +77,10 @@ class Reshape final : public Layer {
     const Dim elements = Shape(left).Elements();
     if (inferred >= 0) {
       const std::optional<Dim> rest = Divide(elements, known);
-      if (!rest.has_value())
-        return Mismatch(in[0], absl::StrCat("a multiple of ", known.value(), " elements"));
+      if (!rest.has_value()) return Mismatch(in[0], "a multiple of ", known.value(), " elements");
       dims[inferred] = *rest;
     } else if (!CouldHaveSize(elements, known)) {
-      return Mismatch(
-          in[0], absl::StrCat(known.ToString(), " elements rather than ", elements.ToString()));
+      return Mismatch(in[0], known.ToString(), " elements rather than ", elements.ToString());
     }
     TensorSpec out{in[0].dtype, Shape(std::move(dims)), Level::kUnknown};
     return OnlyOutput(std::move(out), in);
@@ -109,8 +106,9 @@ class Reshape final : public Layer {
     if (elements.IsUsers()) return elements.value() == size.value();
     return CouldBeEqual(elements, size);
   }
-  absl::Status Mismatch(const TensorSpec& in, absl::string_view wanted) const {
-    return BadInput(0, in, absl::StrCat(wanted, " for reshape_param.shape ", ToString(sizes_)));
+  template <typename... Parts>
+  absl::Status Mismatch(const TensorSpec& in, const Parts&... wanted) const {
+    return BadInput(0, in, wanted..., " for reshape_param.shape ", ToString(sizes_));
   }
 
   const Sizes sizes_;
@@ -162,9 +160,8 @@ class Concat final : public Layer {
         if (fits) out.shape[d] = *same;
       }
       if (!fits) {
-        return BadInput(
-            i, in[i],
-            absl::StrCat("input 0's shape ", in[0].shape.ToString(), " except along axis ", axis_));
+        return BadInput(i, in[i], "input 0's shape ", in[0].shape.ToString(), " except along axis ",
+                        axis_);
       }
     }
     if (mixed_rows) out.shape[0] = Dim::Unknown();
@@ -245,7 +242,7 @@ class SliceRows final : public Layer {
   static absl::StatusOr<std::unique_ptr<Layer>> Parse(const ParseContext& ctx) {
     const ulf::SliceParameter& p = ctx.param.slice_param();
     if (p.slices().empty()) {
-      return absl::InvalidArgumentError("slice_param.slices: none, want at least one");
+      return InvalidArgument("slice_param.slices: none, want at least one");
     }
     std::vector<Piece> pieces;
     for (const ulf::Slice& slice : p.slices()) {
@@ -253,12 +250,12 @@ class SliceRows final : public Layer {
       const std::string field = absl::StrCat("slice_param.slices[", pieces.size(), "]");
       for (int64_t size : piece.shape) {
         if (size < 1) {
-          return absl::InvalidArgumentError(
-              absl::StrCat(field, ".shape: ", ToString(piece.shape), ", want sizes of 1 or more"));
+          return InvalidArgument(field, ".shape: ", ToString(piece.shape),
+                                 ", want sizes of 1 or more");
         }
         if (size > kMaxElements / piece.elements) {
-          return absl::InvalidArgumentError(absl::StrCat(field, ".shape: ", ToString(piece.shape),
-                                                         ", want at most 2^31 elements"));
+          return InvalidArgument(field, ".shape: ", ToString(piece.shape),
+                                 ", want at most 2^31 elements");
         }
         piece.elements *= size;
       }
@@ -282,10 +279,9 @@ class SliceRows final : public Layer {
     for (size_t i = 0; i < pieces_.size(); ++i) {
       const int64_t end = pieces_[i].offset + pieces_[i].elements;
       if (row.IsConst() && end > row.value()) {
-        return BadInput(0, in[0],
-                        absl::StrCat("at least ", end, " elements per row for slice_param.slices[",
-                                     i, "] (offset ", pieces_[i].offset, ", shape ",
-                                     ToString(pieces_[i].shape), ")"));
+        return BadInput(0, in[0], "at least ", end, " elements per row for slice_param.slices[", i,
+                        "] (offset ", pieces_[i].offset, ", shape ", ToString(pieces_[i].shape),
+                        ")");
       }
     }
     TensorSpec out{in[0].dtype, Shape({in[0].shape[0]}), Level::kUnknown};
@@ -357,18 +353,17 @@ class SliceRows final : public Layer {
   static absl::StatusOr<std::unique_ptr<Layer>> Join(std::vector<Piece> pieces, int concat_dim) {
     Sizes shape = pieces[0].shape;
     if (concat_dim < 0 || concat_dim >= static_cast<int>(shape.size())) {
-      return absl::InvalidArgumentError(absl::StrCat("slice_param.concat_dim: ", concat_dim,
-                                                     ", want a dimension of the pieces' shape ",
-                                                     ToString(shape)));
+      return InvalidArgument("slice_param.concat_dim: ", concat_dim,
+                             ", want a dimension of the pieces' shape ", ToString(shape));
     }
     shape[concat_dim] = 0;
     for (size_t i = 0; i < pieces.size(); ++i) {
       Sizes other = pieces[i].shape;
       if (other.size() == shape.size()) other[concat_dim] = shape[concat_dim];
       if (other != shape) {
-        return absl::InvalidArgumentError(absl::StrCat(
-            "slice_param.slices[", i, "].shape: ", ToString(pieces[i].shape), ", want ",
-            ToString(pieces[0].shape), " like slices[0], except in dimension ", concat_dim));
+        return InvalidArgument("slice_param.slices[", i, "].shape: ", ToString(pieces[i].shape),
+                               ", want ", ToString(pieces[0].shape),
+                               " like slices[0], except in dimension ", concat_dim);
       }
       shape[concat_dim] += pieces[i].shape[concat_dim];
     }
@@ -401,7 +396,7 @@ class BroadcastTo final : public Layer {
                      ReadSizes("broadcast_to_param.shape", ctx.param.broadcast_to_param().shape()));
     const bool given = ctx.param.bottom_size() == 1;
     if (given && sizes.empty()) {
-      return absl::InvalidArgumentError(
+      return InvalidArgument(
           "1 bottom and no broadcast_to_param.shape, want one of: a second bottom, a shape");
     }
     if (!given && !sizes.empty()) {
@@ -421,7 +416,7 @@ class BroadcastTo final : public Layer {
       if (to.IsUnknown() && x[i] != Dim::Of(1) && x[i].IsConst()) to = x[i];
     }
     if (!fits) {
-      return BadInput(0, in[0], absl::StrCat("a shape that broadcasts to ", target.ToString()));
+      return BadInput(0, in[0], "a shape that broadcasts to ", target.ToString());
     }
     return TensorSpecs{TensorSpec{in[0].dtype, target, LevelOf(target, in)}};
   }
@@ -448,8 +443,7 @@ class BroadcastTo final : public Layer {
     if (in.size() == 2) return in[1].shape;
     Shape target = in[0].shape;
     if (static_cast<size_t>(target.rank()) != sizes_.size()) {
-      return BadInput(0, in[0],
-                      absl::StrCat("the rank of broadcast_to_param.shape ", ToString(sizes_)));
+      return BadInput(0, in[0], "the rank of broadcast_to_param.shape ", ToString(sizes_));
     }
     for (int i = 0; i < target.rank(); ++i) {
       // One user per request: a user's row under a literal 1 stays the user's row.

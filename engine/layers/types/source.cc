@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "base/errors.h"
 #include "base/status_macros.h"
 #include "engine/layers/checks.h"
 #include "engine/layers/common/function_kernel.h"
@@ -23,22 +24,21 @@ class Constant final : public Layer {
  public:
   static absl::StatusOr<std::unique_ptr<Layer>> Parse(const ParseContext& ctx) {
     if (!ctx.param.has_constant_param()) {
-      return absl::InvalidArgumentError("constant_param: absent, want the tensor");
+      return InvalidArgument("constant_param: absent, want the tensor");
     }
     const ulf::BlobData& blob = ctx.param.constant_param().blob_data();
     std::vector<int64_t> dims(blob.shape().begin(), blob.shape().end());
     int64_t elements = 1;
     for (int64_t d : dims) {
       if (d < 0) {
-        return absl::InvalidArgumentError(absl::StrCat(
-            "constant_param.blob_data.shape: ", ToString(dims), ", want sizes of 0 or more"));
+        return InvalidArgument("constant_param.blob_data.shape: ", ToString(dims),
+                               ", want sizes of 0 or more");
       }
       elements = std::min<int64_t>(elements * d, int64_t{1} << 31);
     }
     if (elements != blob.data_size()) {
-      return absl::InvalidArgumentError(absl::StrCat("constant_param.blob_data: ", blob.data_size(),
-                                                     " values, want ", elements, " for shape ",
-                                                     ToString(dims)));
+      return InvalidArgument("constant_param.blob_data: ", blob.data_size(), " values, want ",
+                             elements, " for shape ", ToString(dims));
     }
     if (ctx.param.bottom_size() > 0) {
       ctx.notices.push_back(absl::StrCat("bottom \"", ctx.param.bottom(0),
@@ -77,11 +77,10 @@ class Fuse final : public Layer {
     if (!ctx.param.has_fuse_param()) return std::unique_ptr<Layer>(new Fuse(0));
     const auto& indices = ctx.param.fuse_param().common_input_index();
     if (indices.empty()) {
-      return absl::InvalidArgumentError("fuse_param.common_input_index: empty, want 0 or 1");
+      return InvalidArgument("fuse_param.common_input_index: empty, want 0 or 1");
     }
     if (indices[0] != 0 && indices[0] != 1) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("fuse_param.common_input_index: ", indices[0], ", want 0 or 1"));
+      return InvalidArgument("fuse_param.common_input_index: ", indices[0], ", want 0 or 1");
     }
     if (indices.size() > 1) {
       ctx.notices.push_back(absl::StrCat("fuse_param.common_input_index has ", indices.size(),

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "base/errors.h"
 #include "base/status_macros.h"
 #include "engine/layers/checks.h"
 #include "engine/layers/common/multiversion.h"
@@ -168,8 +169,7 @@ class ForestReader {
     // Single precision has all whole numbers up to here.
     constexpr int64_t kMost = 1 << 24;
     if (places_ > kMost) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(places_, " nodes and leaves, want at most ", kMost));
+      return InvalidArgument(places_, " nodes and leaves, want at most ", kMost);
     }
     Forest forest;
     for (const int index : {kLeaves, kBase}) {
@@ -200,9 +200,8 @@ class ForestReader {
         value == std::floor(value)) {
       return static_cast<int64_t>(value);
     }
-    return absl::InvalidArgumentError(
-        absl::StrCat(WeightLabel(weights_, index), ": ", value, " in row ", row, ", column ",
-                     column, ", want a whole number from ", min, " to ", max));
+    return InvalidArgument(WeightLabel(weights_, index), ": ", value, " in row ", row, ", column ",
+                           column, ", want a whole number from ", min, " to ", max);
   }
   absl::StatusOr<Place> ReadPlace(int index, int64_t row, int column, int64_t min) {
     ASSIGN_OR_RETURN(const int64_t place, Number(index, row, column, min, places_ - 1));
@@ -219,8 +218,8 @@ class ForestReader {
       forest.features = std::max(forest.features, feature + 1);
       node.threshold = weights_[kNodes].data[static_cast<size_t>(i * 5 + 1)];
       if (std::isnan(node.threshold)) {
-        return absl::InvalidArgumentError(absl::StrCat(
-            WeightLabel(weights_, kNodes), ": NaN in row ", i, ", column 1, want a threshold"));
+        return InvalidArgument(WeightLabel(weights_, kNodes), ": NaN in row ", i,
+                               ", column 1, want a threshold");
       }
       for (const int side : {0, 1}) {
         // What follows has a higher place, so that every walk ends.
@@ -240,8 +239,7 @@ class ForestReader {
   absl::Status ReadTrees(Forest& forest) {
     const auto spare = static_cast<int64_t>(forest.base.size()) - forest.width;
     if (spare < 0) {
-      return BadWeight(weights_, kLeaves,
-                       absl::StrCat("at most ", forest.base.size(), " columns, as outputs"));
+      return BadWeight(weights_, kLeaves, "at most ", forest.base.size(), " columns, as outputs");
     }
     std::vector<int64_t> longest(forest.nodes.size());
     const auto steps = [&](Place place) {
@@ -280,7 +278,7 @@ class Trees final : public Layer {
     RETURN_IF_ERROR(WantRank(in, 0, 2, 2));
     const Dim width = in[0].shape[1];
     if (width.IsConst() && width.value() < forest_->features) {
-      return BadInput(0, in[0], absl::StrCat("at least ", forest_->features, " columns"));
+      return BadInput(0, in[0], "at least ", forest_->features, " columns");
     }
     TensorSpec out = in[0];
     out.shape[1] = Dim::Of(static_cast<int64_t>(forest_->base.size()));

@@ -155,23 +155,23 @@ void BuildFan(int layers, ScratchModel& m) {
 void CheckGrowth(const std::string& form, void (*build)(int layers, ScratchModel& m),
                  const int (&layers)[2]) {
   UseOneThread();
-  double ms[2];
+  const TempDirectory directories[2];
   for (int size : {0, 1}) {
-    const TempDirectory directory;
     ScratchModel scratch;
     build(layers[size], scratch);
-    ASSERT_TRUE(scratch.Load(directory.path()).ok());
-    ms[size] = 1e9;
-    for (int i = 0; i < 3; ++i) {
-      const double begin = CpuMs();
-      const ModelOr model = Model::Load({.directory = directory.path()});
-      ms[size] = std::min(ms[size], CpuMs() - begin);
-      ASSERT_TRUE(model.ok()) << model.status();
-      EXPECT_EQ((*model)->info().not_optimised, "");
-    }
-    std::printf("a %s of %d layers loads in %.0f ms of one core\n", form.c_str(), layers[size],
-                ms[size]);
+    ASSERT_TRUE(scratch.Load(directories[size].path()).ok());
   }
+  // In turns, and the least of them: what else the machine does is not measured.
+  double ms[2] = {1e9, 1e9};
+  for (int i = 0; i < 10; ++i) {
+    const double begin = CpuMs();
+    const ModelOr model = Model::Load({.directory = directories[i % 2].path()});
+    ms[i % 2] = std::min(ms[i % 2], CpuMs() - begin);
+    ASSERT_TRUE(model.ok()) << model.status();
+    EXPECT_EQ((*model)->info().not_optimised, "");
+  }
+  std::printf("a %s of %d layers loads in %.0f ms of one core, of %d in %.0f\n", form.c_str(),
+              layers[0], ms[0], layers[1], ms[1]);
   // Quadratic would be 16 times.
   EXPECT_LT(ms[1], 9 * ms[0]);
 }

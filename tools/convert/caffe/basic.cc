@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "base/errors.h"
 #include "base/status_macros.h"
 #include "tools/convert/caffe/layers.h"
 #include "tools/convert/recipes.h"
@@ -14,8 +15,8 @@ absl::Status WantValues(const CaffeNode& node, absl::Span<const CaffeBlob> blobs
                         int64_t wanted, absl::string_view what) {
   const std::vector<float>& values = blobs[blob].values;
   if (static_cast<int64_t>(values.size()) == wanted) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("blob ", blob, ": ", values.size(), " values, want ", wanted, " (", what, ")"));
+  return InvalidArgument("blob ", blob, ": ", values.size(), " values, want ", wanted, " (", what,
+                         ")");
 }
 
 // InnerProduct: everything from `axis` on is one vector.  [.., k] x [n, k]^T + b.
@@ -23,7 +24,7 @@ absl::Status InnerProduct(CaffeNode& node) {
   const caffe::InnerProductParameter& p = node.layer.inner_product_param();
   RETURN_IF_ERROR(node.WantWeightAndBias(p.bias_term()));
   ASSIGN_OR_RETURN(const int axis, node.Axis("inner_product_param.axis", p.axis()));
-  if (axis == 0) return absl::UnimplementedError("inner_product_param.axis 0 mixes rows");
+  if (axis == 0) return Unimplemented("inner_product_param.axis 0 mixes rows");
   const int64_t n = p.num_output();
   ASSIGN_OR_RETURN(const int64_t k, InnerSize(node.builder, node.in(), axis - 1));
   RETURN_IF_ERROR(
@@ -126,12 +127,12 @@ absl::Status Eltwise(CaffeNode& node) {
       std::any_of(p.coeff().begin(), p.coeff().end(), [](float c) { return c != 1; });
   if (p.coeff_size() > 0) {
     if (p.operation() != caffe::EltwiseParameter::SUM) {
-      return absl::InvalidArgumentError("eltwise_param.coeff is set, which only SUM has");
+      return InvalidArgument("eltwise_param.coeff is set, which only SUM has");
     }
     if (p.coeff_size() != node.layer.bottom_size()) {
-      return absl::InvalidArgumentError(absl::StrCat("eltwise_param.coeff: ", p.coeff_size(),
-                                                     " values, want one for each of ",
-                                                     node.layer.bottom_size(), " bottoms"));
+      return InvalidArgument("eltwise_param.coeff: ", p.coeff_size(),
+                             " values, want one for each of ", node.layer.bottom_size(),
+                             " bottoms");
     }
   }
   if (p.operation() == caffe::EltwiseParameter::PROD) return Chain(node, "multiply_layer");
@@ -152,16 +153,15 @@ absl::Status ReadScale(const caffe::LayerParameter& layer, absl::Span<const Caff
                        ChannelNorm& norm) {
   const bool bias = layer.scale_param().bias_term();
   if (blobs.size() != (bias ? 2U : 1U)) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "Scale \"", layer.name(), "\": has ", blobs.size(), " blobs in the caffemodel, want ",
-        bias ? "2 (scale and bias)" : "1 (scale; bias_term is false)"));
+    return InvalidArgument("Scale \"", layer.name(), "\": has ", blobs.size(),
+                           " blobs in the caffemodel, want ",
+                           bias ? "2 (scale and bias)" : "1 (scale; bias_term is false)");
   }
   norm.gamma = blobs[0].values;
   norm.beta = bias ? blobs[1].values : std::vector<float>(norm.gamma.size(), 0.0f);
   if (norm.beta.size() != norm.gamma.size()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("Scale \"", layer.name(), "\": blob 1: ", norm.beta.size(), " values, want ",
-                     norm.gamma.size(), " like blob 0"));
+    return InvalidArgument("Scale \"", layer.name(), "\": blob 1: ", norm.beta.size(),
+                           " values, want ", norm.gamma.size(), " like blob 0");
   }
   return absl::OkStatus();
 }
@@ -170,7 +170,7 @@ absl::Status BatchNorm(CaffeNode& node) {
   RETURN_IF_ERROR(node.WantBlobs(3, "mean, variance and their scale factor"));
   const caffe::BatchNormParameter& p = node.layer.batch_norm_param();
   if (p.has_use_global_stats() && !p.use_global_stats()) {
-    return absl::UnimplementedError(
+    return Unimplemented(
         "batch_norm_param.use_global_stats is false: statistics of a request's own rows");
   }
   RETURN_IF_ERROR(WantValues(node, node.blobs, 2, 1, "scale factor"));
@@ -191,9 +191,8 @@ absl::Status BatchNorm(CaffeNode& node) {
   if (node.scale != nullptr) {
     RETURN_IF_ERROR(ReadScale(*node.scale, node.scale_blobs, norm));
     if (norm.gamma.size() != channels) {
-      return absl::InvalidArgumentError(absl::StrCat("Scale \"", node.scale->name(),
-                                                     "\": blob 0: ", norm.gamma.size(),
-                                                     " values, want ", channels, " (channels)"));
+      return InvalidArgument("Scale \"", node.scale->name(), "\": blob 0: ", norm.gamma.size(),
+                             " values, want ", channels, " (channels)");
     }
     node.note = absl::StrCat("together with Scale \"", node.scale->name(), "\"");
   }
@@ -203,13 +202,12 @@ absl::Status BatchNorm(CaffeNode& node) {
 // Scale by a second bottom whose dimensions are those of the first from `axis` on.
 absl::Status ScaleByBottom(CaffeNode& node) {
   if (node.layer.scale_param().bias_term()) {
-    return absl::UnimplementedError("scale_param.bias_term with two bottoms");
+    return Unimplemented("scale_param.bias_term with two bottoms");
   }
   ASSIGN_OR_RETURN(const int axis, node.Axis("scale_param.axis", node.layer.scale_param().axis()));
   if (axis + node.rank(1) > node.rank()) {
-    return absl::InvalidArgumentError(absl::StrCat("bottom 1: shape ", node.shape(1).ToString(),
-                                                   ", want at most ", node.rank() - axis,
-                                                   " dimensions (scale_param.axis ", axis, ")"));
+    return InvalidArgument("bottom 1: shape ", node.shape(1).ToString(), ", want at most ",
+                           node.rank() - axis, " dimensions (scale_param.axis ", axis, ")");
   }
   std::string factor = node.in(1);
   if (node.rank(1) > 0 && axis + node.rank(1) < node.rank()) {
@@ -227,11 +225,10 @@ absl::Status Scale(CaffeNode& node) {
   if (node.bottoms.size() == 2) return ScaleByBottom(node);
   const caffe::ScaleParameter& p = node.layer.scale_param();
   if (p.num_axes() != 1) {
-    return absl::UnimplementedError(
-        absl::StrCat("scale_param.num_axes ", p.num_axes(), ", want 1"));
+    return Unimplemented("scale_param.num_axes ", p.num_axes(), ", want 1");
   }
   ASSIGN_OR_RETURN(const int axis, node.Axis("scale_param.axis", p.axis()));
-  if (axis == 0) return absl::UnimplementedError("scale_param.axis 0 is a factor per row");
+  if (axis == 0) return Unimplemented("scale_param.axis 0 is a factor per row");
   ChannelNorm norm;
   RETURN_IF_ERROR(ReadScale(node.layer, node.blobs, norm));
   if (node.shape()[axis].IsConst()) {

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/errors.h"
 #include "base/hash_map.h"
 #include "base/status_macros.h"
 #include "tools/convert/caffe/layers.h"
@@ -20,17 +21,16 @@ namespace ulfd::convert {
 absl::StatusOr<int> CaffeNode::Axis(absl::string_view field, int64_t axis, int i) const {
   const int64_t index = axis < 0 ? axis + rank(i) : axis;
   if (index < 0 || index >= rank(i)) {
-    return absl::InvalidArgumentError(absl::StrCat(field, ": ", axis, ", want an axis of bottom ",
-                                                   i, ": shape ", shape(i).ToString()));
+    return InvalidArgument(field, ": ", axis, ", want an axis of bottom ", i, ": shape ",
+                           shape(i).ToString());
   }
   return static_cast<int>(index);
 }
 
 absl::Status CaffeNode::WantBlobs(size_t wanted, absl::string_view what) const {
   if (blobs.size() == wanted) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("has ", blobs.size(), blobs.size() == 1 ? " blob" : " blobs",
-                   " in the caffemodel, want ", wanted, " (", what, ")"));
+  return InvalidArgument("has ", blobs.size(), blobs.size() == 1 ? " blob" : " blobs",
+                         " in the caffemodel, want ", wanted, " (", what, ")");
 }
 
 absl::Status CaffeNode::WantWeightAndBias(bool bias_term) const {
@@ -55,9 +55,8 @@ using engine::Level;
 
 absl::Status WantCount(int found, absl::string_view noun, const Count& count) {
   if (found >= count.min && found <= count.max) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat(found, " ", noun, found == 1 ? "" : "s", ", want ", count.min,
-                   count.max == count.min ? "" : absl::StrCat(" to ", count.max)));
+  return InvalidArgument(found, " ", noun, found == 1 ? "" : "s", ", want ", count.min,
+                         count.max == count.min ? "" : absl::StrCat(" to ", count.max));
 }
 
 class CaffeConverter {
@@ -124,12 +123,12 @@ class CaffeConverter {
   absl::Status RunConverter(int index) {
     const caffe::LayerParameter& layer = net_.net.layer(index);
     const CaffeType* type = FindCaffeType(layer.type());
-    if (type == nullptr) return absl::UnimplementedError("no converter for this type");
+    if (type == nullptr) return Unimplemented("no converter for this type");
     RETURN_IF_ERROR(WantCount(layer.bottom_size(), "bottom", type->bottoms));
     RETURN_IF_ERROR(WantCount(layer.top_size(), "top", type->tops));
     const absl::Span<const CaffeBlob> blobs = BlobsOf(layer);
     if (blobs.empty() && type->blobs.min > 0) {
-      return absl::InvalidArgumentError("has no weights in the caffemodel");
+      return InvalidArgument("has no weights in the caffemodel");
     }
     RETURN_IF_ERROR(WantCount(static_cast<int>(blobs.size()), "blob", type->blobs));
     CaffeNode node{.builder = builder_, .layer = layer, .blobs = blobs};
@@ -192,8 +191,7 @@ class CaffeConverter {
       const bool in_place =
           std::find(layer.bottom().begin(), layer.bottom().end(), top) != layer.bottom().end();
       if (seen.insert(top).second && (in_place || !current_.contains(top))) continue;
-      return absl::InvalidArgumentError(
-          absl::StrCat("makes \"", top, "\", which is made already, without reading it"));
+      return InvalidArgument("makes \"", top, "\", which is made already, without reading it");
     }
     return absl::OkStatus();
   }
@@ -202,14 +200,13 @@ class CaffeConverter {
     for (int i = index; i < net_.net.layer_size(); ++i) {
       const caffe::LayerParameter& later = net_.net.layer(i);
       if (std::find(later.top().begin(), later.top().end(), bottom) == later.top().end()) continue;
-      return absl::InvalidArgumentError(
+      return InvalidArgument(
           i == index
               ? absl::StrCat("reads \"", bottom, "\", which only the layer itself makes (a cycle)")
               : absl::StrCat("reads \"", bottom, "\", which only the later layer \"", later.name(),
                              "\" makes (a cycle, or layers out of order)"));
     }
-    return absl::InvalidArgumentError(
-        absl::StrCat("reads \"", bottom, "\", which no layer makes and no input declares"));
+    return InvalidArgument("reads \"", bottom, "\", which no layer makes and no input declares");
   }
 
   absl::Status PassThrough(const caffe::LayerParameter& layer) {
@@ -238,9 +235,8 @@ class CaffeConverter {
   absl::Status AddInputs(const caffe::LayerParameter& layer) {
     const caffe::InputParameter& p = layer.input_param();
     if (p.shape_size() != 1 && p.shape_size() != layer.top_size()) {
-      return absl::InvalidArgumentError(absl::StrCat("input_param.shape: ", p.shape_size(),
-                                                     " shapes, want 1 or one for each of ",
-                                                     layer.top_size(), " tops"));
+      return InvalidArgument("input_param.shape: ", p.shape_size(),
+                             " shapes, want 1 or one for each of ", layer.top_size(), " tops");
     }
     RETURN_IF_ERROR(CheckTops(layer));
     for (int i = 0; i < layer.top_size(); ++i) {
@@ -248,9 +244,8 @@ class CaffeConverter {
       const caffe::BlobShape& shape = p.shape(p.shape_size() == 1 ? 0 : i);
       const std::vector<int64_t> dims(shape.dim().begin(), shape.dim().end());
       if (dims.size() < 2 || *std::min_element(dims.begin(), dims.end()) < 1) {
-        return absl::InvalidArgumentError(
-            absl::StrCat("input \"", top, "\": shape ", engine::ToString(dims),
-                         ", want rows and at least one more dimension, each 1 or more"));
+        return InvalidArgument("input \"", top, "\": shape ", engine::ToString(dims),
+                               ", want rows and at least one more dimension, each 1 or more");
       }
       const bool user = Lists(options_.user_inputs, top);
       RETURN_IF_ERROR(builder_.AddInput(top, user ? Level::kUser : Level::kAd,
@@ -273,23 +268,22 @@ class CaffeConverter {
 
   absl::Status CheckOptions() const {
     if (!options_.dims.empty()) {
-      return absl::InvalidArgumentError("--dims: a Caffe net has no symbolic dimensions");
+      return InvalidArgument("--dims: a Caffe net has no symbolic dimensions");
     }
     if (!options_.schema.empty()) {
-      return absl::InvalidArgumentError("--schema: inputs of a Caffe net have names");
+      return InvalidArgument("--schema: inputs of a Caffe net have names");
     }
     for (const auto* names : {&options_.user_inputs, &options_.ad_inputs}) {
       for (const std::string& name : *names) {
         if (inputs_.contains(name)) continue;
-        return absl::InvalidArgumentError(absl::StrCat(
+        return InvalidArgument(
             names == &options_.user_inputs ? "--user_inputs" : "--ad_inputs", " names \"", name,
-            "\", which is no input of the net; its inputs: ", absl::StrJoin(inputs_, ", ")));
+            "\", which is no input of the net; its inputs: ", absl::StrJoin(inputs_, ", "));
       }
     }
     for (const std::string& name : options_.user_inputs) {
       if (!Lists(options_.ad_inputs, name)) continue;
-      return absl::InvalidArgumentError(
-          absl::StrCat("input \"", name, "\" is in --user_inputs and --ad_inputs"));
+      return InvalidArgument("input \"", name, "\" is in --user_inputs and --ad_inputs");
     }
     return absl::OkStatus();
   }
@@ -306,7 +300,7 @@ class CaffeConverter {
       report_.outputs.push_back(absl::StrCat(blob, " ", builder_.Find(blob)->shape.ToString()));
     }
     if (report_.outputs.empty()) {
-      return absl::InvalidArgumentError(absl::StrCat(source_, ": no layer makes an output"));
+      return InvalidArgument(source_, ": no layer makes an output");
     }
     return absl::OkStatus();
   }

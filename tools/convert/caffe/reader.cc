@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/bounded_parse.h"
+#include "base/errors.h"
 #include "base/file.h"
 #include "base/status_macros.h"
 #include "base/text.h"
@@ -33,14 +34,13 @@ absl::StatusOr<CaffeBlob> ReadBlob(const caffe::BlobProto& proto) {
   int64_t elements = 1;
   for (const int64_t d : blob.dims) {
     if (d < 0) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("shape ", engine::ToString(blob.dims), ", want sizes of 0 or more"));
+      return InvalidArgument("shape ", engine::ToString(blob.dims), ", want sizes of 0 or more");
     }
     elements = engine::SaturatingMultiply(elements, d);
   }
   if (elements != static_cast<int64_t>(blob.values.size())) {
-    return absl::InvalidArgumentError(absl::StrCat(blob.values.size(), " values, want ", elements,
-                                                   " for shape ", engine::ToString(blob.dims)));
+    return InvalidArgument(blob.values.size(), " values, want ", elements, " for shape ",
+                           engine::ToString(blob.dims));
   }
   return blob;
 }
@@ -50,14 +50,12 @@ absl::Status ReadBlobs(const Layer& layer, CaffeNet& net) {
   if (layer.blobs_size() == 0) return absl::OkStatus();
   std::vector<CaffeBlob> blobs;
   for (const caffe::BlobProto& proto : layer.blobs()) {
-    absl::StatusOr<CaffeBlob> blob = ReadBlob(proto);
-    RETURN_IF_ERROR(
-        Annotate(blob.status(), absl::StrCat("layer \"", layer.name(), "\" blob ", blobs.size())));
-    blobs.push_back(*std::move(blob));
+    ASSIGN_OR_RETURN(CaffeBlob blob,
+                     Annotate(ReadBlob(proto), "layer \"", layer.name(), "\" blob ", blobs.size()));
+    blobs.push_back(std::move(blob));
   }
   if (!net.blobs.emplace(layer.name(), std::move(blobs)).second) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("layer \"", layer.name(), "\" has weights twice"));
+    return InvalidArgument("layer \"", layer.name(), "\" has weights twice");
   }
   return absl::OkStatus();
 }
@@ -67,12 +65,12 @@ absl::Status ReadWeights(const std::string& path, CaffeNet& net) {
   caffe::NetWeights weights;
   // Forks add fields of their own, so that unknown ones are no sign of a broken file here.
   if (!ParseBounded(bytes, weights)) {
-    return absl::InvalidArgumentError(absl::StrCat(
+    return InvalidArgument(
         path,
-        ": truncated, or not a caffemodel (a binary NetParameter), or of too many small parts"));
+        ": truncated, or not a caffemodel (a binary NetParameter), or of too many small parts");
   }
   if (weights.layer_size() + weights.layers_size() == 0) {
-    return absl::InvalidArgumentError(absl::StrCat(path, ": has no layers; is it a caffemodel?"));
+    return InvalidArgument(path, ": has no layers; is it a caffemodel?");
   }
   for (const auto& layer : weights.layer()) {
     RETURN_IF_ERROR(Annotate(ReadBlobs(layer, net), path));
@@ -98,8 +96,8 @@ bool Meets(const caffe::NetState& state, const caffe::NetStateRule& rule) {
 template <typename Layer>
 absl::StatusOr<bool> IsIncluded(const caffe::NetState& state, const Layer& layer) {
   if (layer.include_size() > 0 && layer.exclude_size() > 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("layer \"", layer.name(), "\": has include and exclude rules, want one kind"));
+    return InvalidArgument("layer \"", layer.name(),
+                           "\": has include and exclude rules, want one kind");
   }
   const auto met = [&](const caffe::NetStateRule& rule) { return Meets(state, rule); };
   if (layer.include_size() > 0) {
@@ -158,8 +156,7 @@ void CopyFields(const V1& from, caffe::LayerParameter& to) {
 
 absl::StatusOr<caffe::LayerParameter> Upgrade(const V1& layer) {
   if (layer.type() == V1::NONE) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("layers \"", layer.name(), "\": has no type that is in use"));
+    return InvalidArgument("layers \"", layer.name(), "\": has no type that is in use");
   }
   const auto* row = std::find_if(std::begin(kV1Types), std::end(kV1Types),
                                  [&](const V1Type& type) { return type.number == layer.type(); });
@@ -177,14 +174,12 @@ absl::Status AddNetInputs(const caffe::NetParameter& net, caffe::NetParameter& r
   layer.set_type("Input");
   constexpr int kDimsPerInput = 4;
   if (net.input_shape_size() == 0 && net.input_dim_size() != kDimsPerInput * net.input_size()) {
-    return absl::InvalidArgumentError(absl::StrCat("input_dim: ", net.input_dim_size(),
-                                                   " values, want 4 for each of ", net.input_size(),
-                                                   net.input_size() == 1 ? " input" : " inputs"));
+    return InvalidArgument("input_dim: ", net.input_dim_size(), " values, want 4 for each of ",
+                           net.input_size(), net.input_size() == 1 ? " input" : " inputs");
   }
   if (net.input_shape_size() > 0 && net.input_shape_size() != net.input_size()) {
-    return absl::InvalidArgumentError(absl::StrCat("input_shape: ", net.input_shape_size(),
-                                                   " shapes, want one for each of ",
-                                                   net.input_size(), " inputs"));
+    return InvalidArgument("input_shape: ", net.input_shape_size(),
+                           " shapes, want one for each of ", net.input_size(), " inputs");
   }
   for (int i = 0; i < net.input_size(); ++i) {
     layer.add_top(net.input(i));
@@ -200,9 +195,9 @@ absl::Status AddNetInputs(const caffe::NetParameter& net, caffe::NetParameter& r
 
 absl::Status Normalize(caffe::NetParameter&& net, CaffeNet& result) {
   if (net.layer_size() > 0 && net.layers_size() > 0) {
-    return absl::InvalidArgumentError("has `layer` and `layers`, want one of the two");
+    return InvalidArgument("has `layer` and `layers`, want one of the two");
   }
-  if (net.layer_size() + net.layers_size() == 0) return absl::InvalidArgumentError("has no layers");
+  if (net.layer_size() + net.layers_size() == 0) return InvalidArgument("has no layers");
   result.net.set_name(net.name());
   RETURN_IF_ERROR(AddNetInputs(net, result.net));
   int dropped = 0;
@@ -247,10 +242,10 @@ absl::StatusOr<CaffeNet> ReadCaffe(const std::string& net_path, const std::strin
   if (format == engine::ProtoFormat::kText) {
     RETURN_IF_ERROR(engine::ParseTextProto(content, net_path, net));
   } else if (!ParseBounded(content, net)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(net_path,
-                     ": truncated, or not a Caffe net (text or binary NetParameter), or of too "
-                     "many small parts"));
+    return InvalidArgument(
+        net_path,
+        ": truncated, or not a Caffe net (text or binary NetParameter), or of too "
+        "many small parts");
   }
   CaffeNet result;
   RETURN_IF_ERROR(Annotate(Normalize(std::move(net), result), net_path));

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "base/errors.h"
 #include "base/status_macros.h"
 #include "tools/convert/caffe/layers.h"
 #include "tools/convert/recipes.h"
@@ -24,22 +25,20 @@ absl::StatusOr<std::vector<int64_t>> SliceEnds(const CaffeNode& node, int64_t si
   std::vector<int64_t> ends(p.slice_point().begin(), p.slice_point().end());
   if (ends.empty()) {
     if (size % tops != 0) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(size, " channels cannot be cut into ", tops, " equal tops"));
+      return InvalidArgument(size, " channels cannot be cut into ", tops, " equal tops");
     }
     for (int64_t i = 1; i < tops; ++i) ends.push_back(i * size / tops);
   }
   if (static_cast<int64_t>(ends.size()) != tops - 1) {
-    return absl::InvalidArgumentError(absl::StrCat("slice_param.slice_point: ", ends.size(),
-                                                   " values, want ", tops - 1, " for ", tops,
-                                                   " tops"));
+    return InvalidArgument("slice_param.slice_point: ", ends.size(), " values, want ", tops - 1,
+                           " for ", tops, " tops");
   }
   ends.push_back(size);
   int64_t begin = 0;
   for (const int64_t end : ends) {
     if (end <= begin || end > size) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "slice_param.slice_point: ", end, ", want rising values between 1 and ", size - 1));
+      return InvalidArgument("slice_param.slice_point: ", end,
+                             ", want rising values between 1 and ", size - 1);
     }
     begin = end;
   }
@@ -50,10 +49,10 @@ absl::Status Slice(CaffeNode& node) {
   const caffe::SliceParameter& p = node.layer.slice_param();
   const int64_t stated = p.has_slice_dim() ? int64_t{p.slice_dim()} : int64_t{p.axis()};
   ASSIGN_OR_RETURN(const int axis, node.Axis("slice_param.axis", stated));
-  if (axis == 0) return absl::UnimplementedError("slice_param.axis 0 cuts the rows");
+  if (axis == 0) return Unimplemented("slice_param.axis 0 cuts the rows");
   if (!node.shape()[axis].IsConst()) {
-    return absl::InvalidArgumentError(absl::StrCat("bottom 0: shape ", node.shape().ToString(),
-                                                   ", want a number for dimension ", axis));
+    return InvalidArgument("bottom 0: shape ", node.shape().ToString(),
+                           ", want a number for dimension ", axis);
   }
   ASSIGN_OR_RETURN(const std::vector<int64_t> ends, SliceEnds(node, node.shape()[axis].value()));
   int64_t begin = 0;
@@ -70,25 +69,23 @@ absl::Status Slice(CaffeNode& node) {
 absl::Status Crop(CaffeNode& node) {
   const caffe::CropParameter& p = node.layer.crop_param();
   ASSIGN_OR_RETURN(const int axis, node.Axis("crop_param.axis", p.axis()));
-  if (axis == 0) return absl::UnimplementedError("crop_param.axis 0 cuts the rows");
+  if (axis == 0) return Unimplemented("crop_param.axis 0 cuts the rows");
   const int axes = node.rank() - axis;
   if (node.rank(1) != node.rank() || (p.offset_size() > 1 && p.offset_size() != axes)) {
-    return absl::InvalidArgumentError(absl::StrCat("crop_param: shapes ", node.shape().ToString(),
-                                                   " and ", node.shape(1).ToString(), ", ",
-                                                   p.offset_size(), " offsets"));
+    return InvalidArgument("crop_param: shapes ", node.shape().ToString(), " and ",
+                           node.shape(1).ToString(), ", ", p.offset_size(), " offsets");
   }
   std::string tensor = node.in();
   for (int i = 0; i < axes; ++i) {
     const engine::Dim from = node.shape()[axis + i], to = node.shape(1)[axis + i];
     if (!from.IsConst() || !to.IsConst()) {
-      return absl::InvalidArgumentError("crop_param: a dimension that is no number");
+      return InvalidArgument("crop_param: a dimension that is no number");
     }
     const int64_t offset =
         p.offset_size() == 0 ? 0 : int64_t{p.offset(p.offset_size() == 1 ? 0 : i)};
     if (offset > from.value() - to.value()) {
-      return absl::InvalidArgumentError(absl::StrCat("crop_param.offset: ", offset, ", ",
-                                                     to.value(), " of ", from.value(),
-                                                     " are wanted behind it"));
+      return InvalidArgument("crop_param.offset: ", offset, ", ", to.value(), " of ", from.value(),
+                             " are wanted behind it");
     }
     const bool last = i + 1 == axes;
     const std::string out = last ? node.out() : node.builder.FreshTensor(node.out() + "/cut");
@@ -103,10 +100,9 @@ absl::Status Flatten(CaffeNode& node) {
   const caffe::FlattenParameter& p = node.layer.flatten_param();
   ASSIGN_OR_RETURN(const int axis, node.Axis("flatten_param.axis", p.axis()));
   ASSIGN_OR_RETURN(const int end, node.Axis("flatten_param.end_axis", p.end_axis()));
-  if (axis == 0) return absl::UnimplementedError("flatten_param.axis 0 merges the rows");
+  if (axis == 0) return Unimplemented("flatten_param.axis 0 merges the rows");
   if (end < axis) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("flatten_param.end_axis: ", p.end_axis(), ", want ", axis, " or more"));
+    return InvalidArgument("flatten_param.end_axis: ", p.end_axis(), ", want ", axis, " or more");
   }
   std::vector<int64_t> shape(static_cast<size_t>(axis), 0);
   shape.push_back(-1);
@@ -121,9 +117,8 @@ absl::Status Reshape(CaffeNode& node) {
   const int64_t axis = p.axis() < 0 ? p.axis() + node.rank() + 1 : p.axis();
   const int64_t end = p.num_axes() < 0 ? node.rank() : axis + p.num_axes();
   if (axis < 0 || axis > node.rank() || end > node.rank()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("reshape_param: axis ", p.axis(), ", num_axes ", p.num_axes(),
-                     ", want a range of bottom 0: shape ", node.shape().ToString()));
+    return InvalidArgument("reshape_param: axis ", p.axis(), ", num_axes ", p.num_axes(),
+                           ", want a range of bottom 0: shape ", node.shape().ToString());
   }
   std::vector<int64_t> shape;
   for (int64_t d = 0; d < axis; ++d) shape.push_back(0);
@@ -139,8 +134,8 @@ absl::Status Reshape(CaffeNode& node) {
   }
   for (int64_t d = end; d < node.rank(); ++d) {
     if (!node.shape()[static_cast<int>(d)].IsConst()) {
-      return absl::InvalidArgumentError(absl::StrCat("bottom 0: shape ", node.shape().ToString(),
-                                                     ", want a number for dimension ", d));
+      return InvalidArgument("bottom 0: shape ", node.shape().ToString(),
+                             ", want a number for dimension ", d);
     }
     shape.push_back(node.shape()[static_cast<int>(d)].value());
   }
@@ -152,9 +147,8 @@ absl::Status Permute(CaffeNode& node) {
   for (const uint32_t axis : node.layer.permute_param().order()) {
     if (axis >= static_cast<uint32_t>(node.rank()) ||
         std::find(perm.begin(), perm.end(), static_cast<int>(axis)) != perm.end()) {
-      return absl::InvalidArgumentError(absl::StrCat("permute_param.order: ", axis,
-                                                     ", want each axis of bottom 0: shape ",
-                                                     node.shape().ToString(), " at most once"));
+      return InvalidArgument("permute_param.order: ", axis, ", want each axis of bottom 0: shape ",
+                             node.shape().ToString(), " at most once");
     }
     perm.push_back(static_cast<int>(axis));
   }

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/errors.h"
 #include "base/status_macros.h"
 #include "engine/layers/registry.h"
 #include "tools/convert/caffe/layers.h"
@@ -22,15 +23,13 @@ absl::StatusOr<Sizes> Directions(absl::string_view field, const Repeated& stated
                                  bool has_w, uint32_t h, uint32_t w, Sizes none) {
   if (has_h || has_w) {
     if (!stated.empty()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(field, " is stated twice: as one value and by direction"));
+      return InvalidArgument(field, " is stated twice: as one value and by direction");
     }
     return Sizes{h, w};
   }
   if (stated.empty()) return none;
   if (stated.size() > 2) {
-    return absl::UnimplementedError(
-        absl::StrCat(field, ": ", stated.size(), " values, want 2-d: one or two"));
+    return Unimplemented(field, ": ", stated.size(), " values, want 2-d: one or two");
   }
   return Sizes(stated.begin(), stated.end());
 }
@@ -44,7 +43,7 @@ absl::StatusOr<Window> WindowOf(CaffeNode& node) {
   const caffe::ConvolutionParameter& p = node.layer.convolution_param();
   ASSIGN_OR_RETURN(const int axis, node.Axis("convolution_param.axis", p.axis()));
   if (axis != 1) {
-    return absl::UnimplementedError(absl::StrCat("convolution_param.axis ", p.axis(), ", want 1"));
+    return Unimplemented("convolution_param.axis ", p.axis(), ", want 1");
   }
   Window window;
   ASSIGN_OR_RETURN(window.kernel,
@@ -87,11 +86,10 @@ absl::Status Deconvolution(CaffeNode& node) {
   ASSIGN_OR_RETURN(const Window window, WindowOf(node));
   const CaffeBlob& weight = node.blobs[0];
   if (weight.dims.size() != 4) {
-    return absl::UnimplementedError(
-        absl::StrCat("a weight of ", weight.dims.size(), " dimensions, want 4"));
+    return Unimplemented("a weight of ", weight.dims.size(), " dimensions, want 4");
   }
   if (window.kernel.empty()) {
-    return absl::InvalidArgumentError("convolution_param has no kernel_size");
+    return InvalidArgument("convolution_param has no kernel_size");
   }
   const auto along = [](const Sizes& sizes, size_t i) { return sizes[sizes.size() == 1 ? 0 : i]; };
   struct Deconvolution d {
@@ -104,7 +102,7 @@ absl::Status Deconvolution(CaffeNode& node) {
     d.dilation[i] = along(window.dilation, i);
     d.cut_before[i] = d.cut_after[i] = along(window.pad, i);
     if (weight.dims[i + 2] != d.kernel[i] || d.stride[i] < 1 || d.dilation[i] < 1) {
-      return absl::InvalidArgumentError("kernel, stride or dilation do not fit the weight");
+      return InvalidArgument("kernel, stride or dilation do not fit the weight");
     }
   }
   if (p.bias_term()) d.bias = node.blobs[1].values;
@@ -117,7 +115,7 @@ Sizes Once(bool is_set, uint32_t value) { return is_set ? Sizes{value} : Sizes{}
 absl::Status Pooling(CaffeNode& node) {
   const caffe::PoolingParameter& p = node.layer.pooling_param();
   if (p.pool() == caffe::PoolingParameter::STOCHASTIC) {
-    return absl::UnimplementedError("pooling_param.pool STOCHASTIC");
+    return Unimplemented("pooling_param.pool STOCHASTIC");
   }
   const bool average = p.pool() == caffe::PoolingParameter::AVE;
   ulf::LayerParameter layer =
@@ -126,7 +124,7 @@ absl::Status Pooling(CaffeNode& node) {
   if (average) ours.set_pool(ulf::PoolingParameter::AVE);
   if (p.global_pooling()) {
     if (p.has_kernel_size() || p.has_kernel_h() || p.has_kernel_w()) {
-      return absl::InvalidArgumentError(
+      return InvalidArgument(
           "pooling_param has global_pooling and a kernel size, want one of the two");
     }
     ours.set_global_pooling(true);
@@ -183,11 +181,10 @@ absl::Status Lrn(CaffeNode& node) {
   const uint32_t size = p.local_size();
   constexpr int64_t kMostChannels = 4096;
   if (size % 2 == 0 || p.norm_region() != caffe::LRNParameter::ACROSS_CHANNELS) {
-    return absl::UnimplementedError("lrn_param: want an odd local_size and ACROSS_CHANNELS");
+    return Unimplemented("lrn_param: want an odd local_size and ACROSS_CHANNELS");
   }
   if (node.rank() != 4 || !node.shape()[1].IsConst() || node.shape()[1].value() > kMostChannels) {
-    return absl::UnimplementedError(
-        absl::StrCat("input 0: shape ", node.shape().ToString(), ", want [rows, C, H, W]"));
+    return Unimplemented("input 0: shape ", node.shape().ToString(), ", want [rows, C, H, W]");
   }
   const int64_t channels = node.shape()[1].value(), reach = size / 2;
   std::vector<float> band(static_cast<size_t>(channels * channels), 0.0f);

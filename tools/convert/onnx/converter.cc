@@ -9,6 +9,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/errors.h"
 #include "base/hash_map.h"
 #include "base/load_scope.h"
 #include "base/status_macros.h"
@@ -53,10 +54,9 @@ class OnnxConverter {
 
   absl::StatusOr<ConvertedModel> Convert() {
     for (const onnx::TensorProto& tensor : proto_.initializer()) {
-      absl::StatusOr<Constant> constant = ReadTensor(tensor);
-      RETURN_IF_ERROR(Annotate(constant.status(),
-                               absl::StrCat(source_, ": initializer \"", tensor.name(), "\"")));
-      graph_.Define(tensor.name(), *std::move(constant));
+      ASSIGN_OR_RETURN(Constant constant, Annotate(ReadTensor(tensor), source_, ": initializer \"",
+                                                   tensor.name(), "\""));
+      graph_.Define(tensor.name(), std::move(constant));
     }
     RETURN_IF_ERROR(Annotate(ReadInputs(), source_));
     CountUses();
@@ -143,20 +143,17 @@ absl::StatusOr<Level> OnnxConverter::LevelOf(const onnx::ValueInfoProto& input) 
   const bool user = Lists(options_.user_inputs, input.name());
   const bool ad = Lists(options_.ad_inputs, input.name());
   if (user && ad) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("input \"", input.name(), "\" is in --user_inputs and --ad_inputs"));
+    return InvalidArgument("input \"", input.name(), "\" is in --user_inputs and --ad_inputs");
   }
   if (!input.type().has_tensor_type() || shape.dim_size() == 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("input \"", input.name(), "\": no tensor with rows in front"));
+    return InvalidArgument("input \"", input.name(), "\": no tensor with rows in front");
   }
   const auto& rows = shape.dim(0);
   const std::string name = absl::AsciiStrToLower(rows.dim_param());
   if (rows.has_dim_value() && rows.dim_value() != 1) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("input \"", input.name(), "\": leading dimension ", rows.dim_value(),
-                     ", want one with a name (PyTorch: dynamic_axes) or 1 for the user; "
-                     "--ad_inputs takes it for the ads'"));
+    return InvalidArgument("input \"", input.name(), "\": leading dimension ", rows.dim_value(),
+                           ", want one with a name (PyTorch: dynamic_axes) or 1 for the user; "
+                           "--ad_inputs takes it for the ads'");
   }
   if (user || rows.has_dim_value() || name == "user" || name == "users") return Level::kUser;
   for (const char* known : {"ads", "ad", "batch", "batch_size", "n", "items", "candidates"}) {
@@ -181,9 +178,9 @@ absl::Status OnnxConverter::ReadInputs() {
     for (int d = 1; d < shape.dim_size(); ++d) {
       const int64_t size = shape.dim(d).has_dim_value() ? shape.dim(d).dim_value() : 1;
       if (size < 1 || elements > kMaxRowElements / size) {
-        return absl::InvalidArgumentError(
-            absl::StrCat("input \"", info.name(), "\": dimension ", d, " is ", size,
-                         ", want at least 1 and at most ", kMaxRowElements, " values per row"));
+        return InvalidArgument("input \"", info.name(), "\": dimension ", d, " is ", size,
+                               ", want at least 1 and at most ", kMaxRowElements,
+                               " values per row");
       }
       elements *= size;
       input.dims.push_back(shape.dim(d).has_dim_value() ? Dim::Of(shape.dim(d).dim_value())
@@ -201,11 +198,11 @@ absl::Status OnnxConverter::CheckOptions() const {
   for (const auto& [flag, names] : flags) {
     for (const std::string& name : *names) {
       if (inputs_.contains(name)) continue;
-      return absl::InvalidArgumentError(
-          absl::StrCat(flag, " names \"", name, "\", which is no input of the model; its inputs: ",
-                       absl::StrJoin(inputs_, ", ", [](std::string* out, const auto& entry) {
-                         absl::StrAppend(out, entry.first);
-                       })));
+      return InvalidArgument(flag, " names \"", name,
+                             "\", which is no input of the model; its inputs: ",
+                             absl::StrJoin(inputs_, ", ", [](std::string* out, const auto& entry) {
+                               absl::StrAppend(out, entry.first);
+                             }));
     }
   }
   return absl::OkStatus();
@@ -230,8 +227,7 @@ void OnnxConverter::CountUses() {
 absl::Status OnnxConverter::PrepareInputs() {
   for (const auto& [name, input] : inputs_) {
     if (features_.IsFeature(name) || !uses_.contains(name)) continue;
-    RETURN_IF_ERROR(
-        Annotate(AddDenseInput(input), absl::StrCat(source_, ": input \"", name, "\"")));
+    RETURN_IF_ERROR(Annotate(AddDenseInput(input), source_, ": input \"", name, "\""));
   }
   return Annotate(features_.Emit(report_), source_);
 }
@@ -243,9 +239,8 @@ absl::Status OnnxConverter::AddDenseInput(const OnnxInput& input) {
       const auto is_input = [&](const auto& info) { return info.name() == input.name; };
       const auto info = std::find_if(proto_.input().begin(), proto_.input().end(), is_input);
       const auto& dim = info->type().tensor_type().shape().dim(static_cast<int>(d));
-      return absl::InvalidArgumentError(absl::StrCat("shape ", DimsText(input.dims),
-                                                     ": --dims=", dim.dim_param(),
-                                                     "=SIZE can state dimension ", d));
+      return InvalidArgument("shape ", DimsText(input.dims), ": --dims=", dim.dim_param(),
+                             "=SIZE can state dimension ", d);
     }
     row_shape.push_back(input.dims[d].value());
   }
@@ -349,7 +344,7 @@ void OnnxConverter::ConvertNode(const onnx::NodeProto& node) {
 
 absl::Status OnnxConverter::RunConverter(const onnx::NodeProto& node, const std::string& name) {
   if (!node.domain().empty() && node.domain() != "ai.onnx") {
-    return absl::UnimplementedError(WhyNot(node));
+    return Unimplemented(WhyNot(node));
   }
   OnnxNode work{
       .graph = graph_, .node = node, .uses = uses_, .only_reader = only_reader_, .name = name};
@@ -362,7 +357,7 @@ absl::Status OnnxConverter::RunConverter(const onnx::NodeProto& node, const std:
   absl::Status status;
   if (!rows) {
     const OnnxType* type = FindOnnxType(node.op_type());
-    if (type == nullptr) return absl::UnimplementedError(WhyNot(node));
+    if (type == nullptr) return Unimplemented(WhyNot(node));
     const auto reader = only_reader_.find(node.output(0));
     RETURN_IF_ERROR(
         CheckIntegers(node, graph_, reader == only_reader_.end() ? nullptr : reader->second));
@@ -377,7 +372,7 @@ absl::Status OnnxConverter::RunConverter(const onnx::NodeProto& node, const std:
   }
   RETURN_IF_ERROR(status);
   if (work.across_rows && keeps_rows_) {
-    return absl::UnimplementedError("across rows, of which a mask may choose some");
+    return Unimplemented("across rows, of which a mask may choose some");
   }
   sums_rows_ |= work.across_rows && absl::StartsWith(node.op_type(), "Reduce");
   MarkIntegers(node, graph_);
@@ -413,9 +408,8 @@ absl::Status OnnxConverter::CheckShapes(const onnx::NodeProto& node) const {
     for (const auto& dim : shape.dim()) {
       dims.push_back(dim.has_dim_value() ? absl::StrCat(dim.dim_value()) : dim.dim_param());
     }
-    return absl::InvalidArgumentError(absl::StrCat("\"", output, "\": shape ",
-                                                   DimsText(value->dims), ", but ONNX infers [",
-                                                   absl::StrJoin(dims, ", "), "]"));
+    return InvalidArgument("\"", output, "\": shape ", DimsText(value->dims), ", but ONNX infers [",
+                           absl::StrJoin(dims, ", "), "]");
   }
   return absl::OkStatus();
 }
@@ -439,9 +433,8 @@ absl::Status OnnxConverter::RefuseConstants() const {
       !std::all_of(proto_.output().begin(), proto_.output().end(), is_constant)) {
     return absl::OkStatus();
   }
-  return absl::UnimplementedError(
-      absl::StrCat("output \"", proto_.output(0).name(),
-                   "\" is a constant, as all outputs are: what the example of the export gave"));
+  return Unimplemented("output \"", proto_.output(0).name(),
+                       "\" is a constant, as all outputs are: what the example of the export gave");
 }
 
 // Beside outputs that have rows, one for all rows is a loss of training, which torch.onnx.export
@@ -454,32 +447,31 @@ absl::Status OnnxConverter::RefuseLosses() const {
     (IsNumbers(value->dims) ? losses : scores).push_back(output.name());
   }
   if (!sums_rows_ || scores.empty() || losses.empty()) return absl::OkStatus();
-  return absl::UnimplementedError(absl::StrCat(
-      "output \"", losses[0], "\" is one for all rows of a request, as a loss of training ",
-      "is, beside outputs that have rows; leave it out of the export"));
+  return Unimplemented("output \"", losses[0],
+                       "\" is one for all rows of a request, as a loss of training ",
+                       "is, beside outputs that have rows; leave it out of the export");
 }
 
 absl::Status OnnxConverter::NameOutputs() {
   std::vector<std::pair<std::string, std::string>> renames;  // Output, tensor.
   for (const onnx::ValueInfoProto& output : proto_.output()) {
-    absl::StatusOr<OnnxValue> value = graph_.ValueOf(output.name());
-    RETURN_IF_ERROR(Annotate(value.status(), absl::StrCat("output \"", output.name(), "\"")));
+    ASSIGN_OR_RETURN(const OnnxValue value,
+                     Annotate(graph_.ValueOf(output.name()), "output \"", output.name(), "\""));
     if (const std::string* source = graph_.RoundedFrom(output.name())) {
       const IntegerBound* const bound = graph_.BoundOf(output.name());
       if (bound == nullptr || !LimitTo(*bound, graph_)) {
-        return absl::UnimplementedError(absl::StrCat("output \"", output.name(),
-                                                     "\" gives integers of input \"", *source,
-                                                     "\" back, which ULF has in single precision"));
+        return Unimplemented("output \"", output.name(), "\" gives integers of input \"", *source,
+                             "\" back, which ULF has in single precision");
       }
     }
     if (graph_.TypeOf(output.name()) == onnx::TensorProto::FLOAT16) {
-      return absl::UnimplementedError(
-          absl::StrCat("output \"", output.name(),
-                       "\" is in half precision, which ULF lacks; cast it to float in the model"));
+      return Unimplemented(
+          "output \"", output.name(),
+          "\" is in half precision, which ULF lacks; cast it to float in the model");
     }
-    absl::StatusOr<std::string> tensor = graph_.Full(*value);
-    RETURN_IF_ERROR(Annotate(tensor.status(), absl::StrCat("output \"", output.name(), "\"")));
-    renames.emplace_back(output.name(), *tensor);
+    ASSIGN_OR_RETURN(std::string tensor,
+                     Annotate(graph_.Full(value), "output \"", output.name(), "\""));
+    renames.emplace_back(output.name(), std::move(tensor));
   }
   // A name that is taken (the output is a view of it) is replaced last.
   std::stable_sort(renames.begin(), renames.end(), [&](const auto& a, const auto& b) {
@@ -608,9 +600,9 @@ absl::StatusOr<Report> ConvertOnnx(const std::string& model_path, const std::str
     absl::StatusOr<std::string> proof =
         WithinMemory([&] { return Prove(model, conversion.translation, loaded); });
     if (absl::IsFailedPrecondition(proof.status())) {
-      return absl::FailedPreconditionError(
-          absl::StrCat(model_path, ": the converted model is not the same as the ONNX model, and ",
-                       "was not written: ", proof.status().message()));
+      return FailedPrecondition(model_path,
+                                ": the converted model is not the same as the ONNX model, and ",
+                                "was not written: ", proof.status().message());
     }
     if (!proof.ok()) {
       const bool fails = absl::IsInvalidArgument(proof.status());  // With --no_verify, too.

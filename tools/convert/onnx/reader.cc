@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/bounded_parse.h"
+#include "base/errors.h"
 #include "base/file.h"
 #include "base/status_macros.h"
 #include "base/text.h"
@@ -45,8 +46,8 @@ absl::StatusOr<ExternalData> ReadEntries(const onnx::TensorProto& tensor) {
     if (entry.key() == "location") data.location = entry.value();
     if (number == nullptr) continue;
     if (!absl::SimpleAtoi(entry.value(), number) || *number < 0) {
-      return absl::InvalidArgumentError(absl::StrCat("external data: ", entry.key(), " \"",
-                                                     entry.value(), "\", want a number of bytes"));
+      return InvalidArgument("external data: ", entry.key(), " \"", entry.value(),
+                             "\", want a number of bytes");
     }
   }
   return data;
@@ -59,25 +60,23 @@ absl::Status LoadExternal(const std::string& directory, onnx::TensorProto& tenso
                    engine::PathWithin(directory, directory, data.location, "external data"));
   ASSIGN_OR_RETURN(const int64_t wanted, TensorBytes(tensor));
   if (data.length >= 0 && data.length != wanted) {
-    return absl::InvalidArgumentError(absl::StrCat("external data: length ", data.length, ", want ",
-                                                   wanted, " bytes for its shape"));
+    return InvalidArgument("external data: length ", data.length, ", want ", wanted,
+                           " bytes for its shape");
   }
   const absl::StatusOr<InputFile> file = InputFile::Open(path);
   if (absl::IsNotFound(file.status())) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("external data: there is no file ", data.location, " beside the model"));
+    return InvalidArgument("external data: there is no file ", data.location, " beside the model");
   }
   RETURN_IF_ERROR(Annotate(file.status(), "external data"));
   const int64_t size = file->size();
   if (data.offset > size || wanted > size - data.offset) {
-    return absl::InvalidArgumentError(absl::StrCat("external data: ", data.location, " has ", size,
-                                                   " bytes, want ", wanted, " from byte ",
-                                                   data.offset));
+    return InvalidArgument("external data: ", data.location, " has ", size, " bytes, want ", wanted,
+                           " from byte ", data.offset);
   }
   std::string bytes(static_cast<size_t>(wanted), '\0');
   ASSIGN_OR_RETURN(const size_t got, file->ReadAt(data.offset, bytes.data(), bytes.size()));
   if (got < bytes.size()) {
-    return absl::UnavailableError(absl::StrCat("external data: ", path, ": changed while read"));
+    return Unavailable("external data: ", path, ": changed while read");
   }
   tensor.set_raw_data(std::move(bytes));
   tensor.clear_external_data();
@@ -100,8 +99,7 @@ absl::Status CompleteTensors(const std::string& directory, onnx::AttributeProto&
   if (attribute.name() == "strides") {
     for (const int64_t stride : attribute.ints()) {
       if (stride < 1) {
-        return absl::InvalidArgumentError(
-            absl::StrCat("attribute strides: ", stride, ", want at least 1"));
+        return InvalidArgument("attribute strides: ", stride, ", want at least 1");
       }
     }
   }
@@ -122,8 +120,7 @@ absl::Status CompleteTensors(const std::string& directory,
     const std::string& name =
         node.name().empty() && node.output_size() > 0 ? node.output(0) : node.name();
     for (onnx::AttributeProto& attribute : *node.mutable_attribute()) {
-      RETURN_IF_ERROR(
-          Annotate(CompleteTensors(directory, attribute), absl::StrCat("node \"", name, "\"")));
+      RETURN_IF_ERROR(Annotate(CompleteTensors(directory, attribute), "node \"", name, "\""));
     }
   }
   return absl::OkStatus();
@@ -131,13 +128,12 @@ absl::Status CompleteTensors(const std::string& directory,
 
 absl::Status CompleteTensors(const std::string& directory, onnx::GraphProto& graph) {
   if (graph.sparse_initializer_size() > 0) {
-    return absl::UnimplementedError(absl::StrCat("initializer \"",
-                                                 graph.sparse_initializer(0).values().name(),
-                                                 "\" is sparse, want a dense one"));
+    return Unimplemented("initializer \"", graph.sparse_initializer(0).values().name(),
+                         "\" is sparse, want a dense one");
   }
   for (onnx::TensorProto& tensor : *graph.mutable_initializer()) {
-    RETURN_IF_ERROR(Annotate(CompleteTensor(directory, tensor),
-                             absl::StrCat("initializer \"", tensor.name(), "\"")));
+    RETURN_IF_ERROR(
+        Annotate(CompleteTensor(directory, tensor), "initializer \"", tensor.name(), "\""));
   }
   return CompleteTensors(directory, *graph.mutable_node());
 }
@@ -170,7 +166,7 @@ absl::Status CheckNames(const onnx::GraphProto& graph) {
   for (const onnx::TensorProto& tensor : graph.initializer()) names.push_back(&tensor.name());
   for (const std::string* name : names) {
     if (!IsUtf8(*name)) {
-      return absl::InvalidArgumentError(absl::StrCat("name ", Quote(*name), " is not UTF-8"));
+      return InvalidArgument("name ", Quote(*name), " is not UTF-8");
     }
   }
   return absl::OkStatus();
@@ -214,8 +210,7 @@ absl::Status SetDims(const std::map<std::string, int64_t>& dims, onnx::GraphProt
   set(*graph.mutable_value_info(), false);
   for (const auto& [name, value] : dims) {
     if (names.contains(name)) continue;
-    return absl::InvalidArgumentError(
-        absl::StrCat("--dims names \"", name, "\", which is no dimension of an input"));
+    return InvalidArgument("--dims names \"", name, "\", which is no dimension of an input");
   }
   return absl::OkStatus();
 }
@@ -243,8 +238,7 @@ absl::Status CheckStructure(const onnx::ModelProto& model, int64_t opset) {
   std::set<std::string> known;
   for (const onnx::ValueInfoProto& input : model.graph().input()) {
     if (!known.insert(input.name()).second) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("input \"", input.name(), "\" is there twice"));
+      return InvalidArgument("input \"", input.name(), "\" is there twice");
     }
   }
   for (const onnx::TensorProto& tensor : model.graph().initializer()) known.insert(tensor.name());
@@ -254,8 +248,7 @@ absl::Status CheckStructure(const onnx::ModelProto& model, int64_t opset) {
         "\" (", node.op_type(), "): ");
     for (const std::string& input : node.input()) {
       if (input.empty() || known.contains(input)) continue;
-      return absl::InvalidArgumentError(
-          absl::StrCat(text, "reads \"", input, "\", which nothing before it makes"));
+      return InvalidArgument(text, "reads \"", input, "\", which nothing before it makes");
     }
     const bool standard = node.domain().empty() || node.domain() == "ai.onnx";
     const onnx::OpSchema* const schema =
@@ -269,20 +262,17 @@ absl::Status CheckStructure(const onnx::ModelProto& model, int64_t opset) {
       if (node.input(i).empty()) given = i;
     }
     if (given < least || node.output_size() < 1 || node.output(0).empty()) {
-      return absl::InvalidArgumentError(absl::StrCat(text, given, " inputs and ",
-                                                     node.output_size(), " outputs, want at least ",
-                                                     least, " and 1"));
+      return InvalidArgument(text, given, " inputs and ", node.output_size(),
+                             " outputs, want at least ", least, " and 1");
     }
     for (const std::string& output : node.output()) {
       if (output.empty() || known.insert(output).second) continue;
-      return absl::InvalidArgumentError(
-          absl::StrCat(text, "makes \"", output, "\", which is there already"));
+      return InvalidArgument(text, "makes \"", output, "\", which is there already");
     }
   }
   for (const onnx::ValueInfoProto& output : model.graph().output()) {
     if (known.contains(output.name())) continue;
-    return absl::InvalidArgumentError(
-        absl::StrCat("output \"", output.name(), "\" is made by no node"));
+    return InvalidArgument("output \"", output.name(), "\" is made by no node");
   }
   return absl::OkStatus();
 }
@@ -336,12 +326,11 @@ absl::Status Complete(const std::string& directory, const std::map<std::string, 
     model.opset = kOldest;
   }
   if (model.opset < kOldest || model.opset > kNewest) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("operator set ", model.opset, ", want ", kOldest, " to ", kNewest));
+    return InvalidArgument("operator set ", model.opset, ", want ", kOldest, " to ", kNewest);
   }
   if (model.proto.ir_version() > kNewestFormat) {
-    return absl::InvalidArgumentError(absl::StrCat("format version ", model.proto.ir_version(),
-                                                   ", want at most ", kNewestFormat));
+    return InvalidArgument("format version ", model.proto.ir_version(), ", want at most ",
+                           kNewestFormat);
   }
   RETURN_IF_ERROR(CheckNames(model.proto.graph()));
   RETURN_IF_ERROR(CompleteTensors(directory, model.proto));
@@ -372,8 +361,7 @@ absl::StatusOr<OnnxModel> ReadOnnx(const std::string& path,
   ASSIGN_OR_RETURN(const std::string bytes, ReadFile(path, kMaxFileBytes));
   OnnxModel model;
   if (!ParseBounded(bytes, model.proto) || !model.proto.has_graph()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(path, ": truncated, or not an ONNX model, or of too many small parts"));
+    return InvalidArgument(path, ": truncated, or not an ONNX model, or of too many small parts");
   }
   const std::filesystem::path parent = std::filesystem::path(path).parent_path();
   const std::string directory = parent.empty() ? "." : parent.string();

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/errors.h"
 #include "base/status_macros.h"
 #include "tools/convert/onnx/features/features.h"
 #include "tools/convert/onnx/model/types.h"
@@ -144,18 +145,16 @@ absl::Status OnnxFeatures::CheckSchema() const {
         }
       }
       if (field.sparse ? is_number && !looked_up : looked_up) {
-        return absl::InvalidArgumentError(
-            absl::StrCat("the schema calls column \"", field.name, "\" ",
-                         field.sparse ? "sparse, but no table is looked up with it"
-                                      : "dense, but a table is looked up with it"));
+        return InvalidArgument("the schema calls column \"", field.name, "\" ",
+                               field.sparse ? "sparse, but no table is looked up with it"
+                                            : "dense, but a table is looked up with it");
       }
       if (!looked_up || field.vocabulary == 0) continue;
       for (int64_t column = field.first; column < field.end(); ++column) {
         const auto rows = ids->second.find(column);
         if (rows == ids->second.end() || rows->second.all.end >= field.vocabulary) continue;
-        return absl::InvalidArgumentError(
-            absl::StrCat("the schema gives column \"", field.name, "\" ", field.vocabulary,
-                         " ids, but its table has ", rows->second.all.end));
+        return InvalidArgument("the schema gives column \"", field.name, "\" ", field.vocabulary,
+                               " ids, but its table has ", rows->second.all.end);
       }
     }
   }

@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/errors.h"
 #include "base/status_macros.h"
 #include "tools/convert/onnx/model/budget.h"
 #include "tools/convert/onnx/model/types.h"
@@ -263,7 +264,7 @@ absl::Status OnnxFeatures::ScanIds(const onnx::NodeProto& node, const Ids& ids) 
     return LookUp(node, ids);
   }
   const bool computes = IsIdFunction(node.op_type()) && node.op_type() != "Cast";
-  absl::StatusOr<std::vector<Ids>> results = absl::UnimplementedError("");
+  absl::StatusOr<std::vector<Ids>> results = Unimplemented("");
   if (!computes || AreIds(ids)) results = Rearrange(node);
   // Columns of several inputs are followed to tables only.
   for (size_t i = 0; results.ok() && i < results->size(); ++i) {
@@ -271,7 +272,7 @@ absl::Status OnnxFeatures::ScanIds(const onnx::NodeProto& node, const Ids& ids) 
     const bool one_input =
         std::all_of(result.columns->begin(), result.columns->end(),
                     [&](const IdColumn& column) { return column.input == result.first().input; });
-    if (!one_input && !AreIds(result)) results = absl::UnimplementedError("");
+    if (!one_input && !AreIds(result)) results = Unimplemented("");
   }
   if (absl::IsUnimplemented(results.status()) && AreIds(ids)) {
     absl::StatusOr<Ids> result = ApplyFunction(node, false);
@@ -315,11 +316,10 @@ absl::StatusOr<std::vector<Ids>> OnnxFeatures::Rearrange(const onnx::NodeProto& 
   for (const IdArgument& argument : arguments) {
     if (argument.ids != nullptr) columns_made_ += argument.ids->count();
   }
-  if (columns_made_ > kMaxColumnsMade)
-    return absl::UnimplementedError("too many columns to follow");
+  if (columns_made_ > kMaxColumnsMade) return Unimplemented("too many columns to follow");
   if (node.op_type() == "Cast" && arguments[0].ids != nullptr) {
     const auto to = static_cast<int>(IntAttribute(node, "to", 0));
-    if (!IsPlainFloat(to) && !IsIdType(to)) return absl::UnimplementedError("");
+    if (!IsPlainFloat(to) && !IsIdType(to)) return Unimplemented("");
     Ids result = *arguments[0].ids;
     const bool cuts = IsIdType(to) && IsPlainFloat(result.type);
     if (result.made_by != nullptr) result.made_by = &node;
@@ -450,7 +450,7 @@ absl::StatusOr<std::string> OnnxFeatures::TableOf(const std::string& name, const
   if (ids.made_by != nullptr) {
     constexpr int64_t kMostElements = int64_t{1} << 26;
     if (rows > kMostElements / width) {
-      return absl::UnimplementedError("looks up what is computed from too many ids");
+      return Unimplemented("looks up what is computed from too many ids");
     }
     ASSIGN_OR_RETURN(std::vector<double> values, ValuesOf(ids, range));
     computed = std::make_shared<const std::vector<double>>(std::move(values));
@@ -478,7 +478,7 @@ absl::StatusOr<std::string> OnnxFeatures::TableOf(const std::string& name, const
 // Ids that all have the same formula.
 absl::Status OnnxFeatures::LookUpPart(const onnx::NodeProto& node, const Ids& ids, int64_t rows,
                                       const std::string& output, Dims dims) {
-  if (rows < 1) return absl::InvalidArgumentError("ids that are all beyond the table");
+  if (rows < 1) return InvalidArgument("ids that are all beyond the table");
   const Constant& table = *graph_.FindConstant(node.input(0));
   ASSIGN_OR_RETURN(std::string name, TableOf(node.input(0), ids, rows));
   lookups_.push_back({.node = &node,
@@ -520,7 +520,7 @@ absl::Status OnnxFeatures::MaterializePart(const std::string& output, const Ids&
   for (double& value : values) {
     const bool exact = std::fabs(value) < kExact && std::fabs(value - offset) < kExact;
     if (IsIdType(ids.type) && !exact) {
-      return absl::UnimplementedError("numbers of 2^24 or more are computed from ids");
+      return Unimplemented("numbers of 2^24 or more are computed from ids");
     }
     value -= offset;
   }
@@ -558,22 +558,19 @@ absl::Status ApplySchema(const std::string& path, std::map<std::string, OnnxInpu
     }
     if (columns != schema.back().end()) continue;
     if (matrix != nullptr) {
-      return absl::InvalidArgumentError(absl::StrCat(path, ": its ", columns, " columns fit \"",
-                                                     matrix->name, "\" and \"", name,
-                                                     "\", want one"));
+      return InvalidArgument(path, ": its ", columns, " columns fit \"", matrix->name, "\" and \"",
+                             name, "\", want one");
     }
     matrix = &input;
   }
   if (matrix == nullptr) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(path, ": its ", schema.back().end(),
-                     " columns fit no input: ", absl::StrJoin(shapes, ", ")));
+    return InvalidArgument(path, ": its ", schema.back().end(),
+                           " columns fit no input: ", absl::StrJoin(shapes, ", "));
   }
   for (const SchemaField& field : schema) {
     if (field.level != Level::kAd || matrix->level != Level::kUser) continue;
-    return absl::InvalidArgumentError(absl::StrCat(path, ": column \"", field.name,
-                                                   "\" is the ads', but input \"", matrix->name,
-                                                   "\" has one row of the user"));
+    return InvalidArgument(path, ": column \"", field.name, "\" is the ads', but input \"",
+                           matrix->name, "\" has one row of the user");
   }
   matrix->schema = std::move(schema);
   return absl::OkStatus();

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
+#include "base/errors.h"
 #include "base/status_macros.h"
 #include "tools/convert/onnx/features/features.h"
 #include "tools/convert/onnx/model/types.h"
@@ -58,10 +58,10 @@ bool IsIdFunction(const std::string& op) {
 absl::StatusOr<Constant> OnnxFeatures::ArgumentOf(const IdArgument& argument,
                                                   const Dims& dims) const {
   const Constant* const from = argument.constant;
-  if (from == nullptr) return absl::UnimplementedError("");
+  if (from == nullptr) return Unimplemented("");
   const bool single = from->uniform || (IsNumbers(from->dims) && from->elements() == 1);
   const absl::StatusOr<Dims> both = BroadcastDims(dims, from->dims);
-  if (!single || !both.ok() || *both != dims) return absl::UnimplementedError("");
+  if (!single || !both.ok() || *both != dims) return Unimplemented("");
   Constant scalar = *from;
   scalar.dims.clear();
   scalar.uniform = false;
@@ -117,8 +117,7 @@ absl::StatusOr<std::vector<double>> OnnxFeatures::ValuesOf(const Ids& ids, IdRan
     for (int64_t i = 0; i < piece.end - piece.first; ++i) {
       all.push_back(At(values, i));
       if (!std::isfinite(all.back())) {
-        return absl::UnimplementedError(
-            absl::StrCat("id ", piece.first + i, " becomes ", all.back()));
+        return Unimplemented("id ", piece.first + i, " becomes ", all.back());
       }
     }
   }
@@ -138,7 +137,7 @@ absl::StatusOr<IdRange> OnnxFeatures::RangeInto(const Ids& ids, int64_t rows) co
   ASSIGN_OR_RETURN(const Constant afar, Evaluate(ids, IntConstant({count}, far), known));
   bool all = true;
   for (int64_t i = 0; i < count; ++i) all &= IsRow(afar, i, rows);
-  if (all) return absl::UnimplementedError("");
+  if (all) return Unimplemented("");
   IdRange range;
   for (bool within = true; within && range.end < kMostIds;) {
     Evaluated of_piece;
@@ -153,7 +152,7 @@ absl::StatusOr<IdRange> OnnxFeatures::RangeInto(const Ids& ids, int64_t rows) co
   while (range.first > -kNegativeIds && IsRow(below, kNegativeIds + range.first - 1, rows)) {
     --range.first;
   }
-  if (range.end < 1) return absl::UnimplementedError("");
+  if (range.end < 1) return Unimplemented("");
   if (range.first == -kNegativeIds) {
     Evaluated of_far;
     const absl::StatusOr<Constant> values = Evaluate(ids, FarBelow(), of_far);
@@ -180,8 +179,7 @@ absl::Status OnnxFeatures::KeepBelow(const Ids& ids, const std::string& table) {
   ASSIGN_OR_RETURN(const Constant below, Evaluate(ids, FarBelow(), known));
   for (int64_t i = 1; i < below.elements(); ++i) {
     if (At(below, i) == At(below, 0)) continue;
-    return absl::UnimplementedError(
-        absl::StrCat("ids below -", kNegativeIds, " become different values"));
+    return Unimplemented("ids below -", kNegativeIds, " become different values");
   }
   ulfd::model::v1::TableConfig& config = *graph_.builder().model().manifest.add_tables();
   config.set_name(table);
@@ -195,7 +193,7 @@ absl::StatusOr<Ids> OnnxFeatures::ApplyFunction(const onnx::NodeProto& node, boo
   const bool cast = node.op_type() == "Cast";
   if (!IsIdFunction(node.op_type()) ||
       (cast && IntAttribute(node, "to", 0) != onnx::TensorProto::BOOL)) {
-    return absl::UnimplementedError("");
+    return Unimplemented("");
   }
   const Ids* like = nullptr;
   const std::vector<IdArgument> arguments = ArgumentsOf(node);
@@ -203,19 +201,19 @@ absl::StatusOr<Ids> OnnxFeatures::ApplyFunction(const onnx::NodeProto& node, boo
     if (argument.ids == nullptr) continue;
     const Ids& ids = *argument.ids;
     if (!(searching ? CouldBeIds(ids) : AreIds(ids)) || !ids.is_uniform()) {
-      return absl::UnimplementedError("");
+      return Unimplemented("");
     }
     if (like == nullptr) like = &ids;
-    if (ids.dims != like->dims || !ids.SameColumns(*like)) return absl::UnimplementedError("");
+    if (ids.dims != like->dims || !ids.SameColumns(*like)) return Unimplemented("");
   }
-  if (like == nullptr) return absl::UnimplementedError("");
+  if (like == nullptr) return Unimplemented("");
   Ids out = *like;
   out.type = graph_.TypeOf(node.output(0));
   out.made_by = &node;
   // Layers may compute what tables cannot hold.
   constexpr int64_t kSome = 64;
   const IdRange some{-kNegativeIds, searching ? kSome : RowsOf(*like)};
-  if (!ValuesOf(out, some).ok()) return absl::UnimplementedError("");
+  if (!ValuesOf(out, some).ok()) return Unimplemented("");
   return out;
 }
 

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <utility>
 
+#include "base/errors.h"
 #include "base/status_macros.h"
 #include "tools/convert/onnx/model/types.h"
 
@@ -18,7 +19,7 @@ using Columns = std::vector<IdColumn>;
 absl::StatusOr<Constant> WithRows(Constant constant, int64_t rows) {
   for (auto* dims : {&constant.dims, &constant.ints}) {
     for (Dim& d : *dims) {
-      if (d.IsUnknown()) return absl::UnimplementedError("");
+      if (d.IsUnknown()) return Unimplemented("");
       if (!d.IsConst()) d = Dim::Of(d.value() * rows);
     }
   }
@@ -64,41 +65,41 @@ absl::StatusOr<Moved> WhatMoves(const onnx::NodeProto& node,
     const Ids* const ids = arguments[i].ids;
     // Concat moves all that it reads, any other its first input.
     if ((ids != nullptr) != (i == 0 || node.op_type() == "Concat")) {
-      return absl::UnimplementedError("");
+      return Unimplemented("");
     }
     if (ids == nullptr) continue;
     if (moved.like == nullptr) moved.like = ids;
     const Ids& like = *moved.like;
     if (ids->type != like.type || ids->cut != like.cut || ids->made_by != like.made_by) {
-      return absl::UnimplementedError("");
+      return Unimplemented("");
     }
     // Masks are repeated by what reads them.
     const bool repeats = node.op_type() == "Expand" || node.op_type() == "Tile";
     if (repeats && (ids->made_by != nullptr || !IsIdType(ids->type))) {
-      return absl::UnimplementedError("");
+      return Unimplemented("");
     }
     if (ids->dims[0].IsAds()) moved.rows = Dim::Ads();
-    if (ids->count() > kMaxColumns - moved.total()) return absl::UnimplementedError("");
+    if (ids->count() > kMaxColumns - moved.total()) return Unimplemented("");
     moved.columns.insert(moved.columns.end(), ids->columns->begin(), ids->columns->end());
   }
-  if (moved.like == nullptr) return absl::UnimplementedError("");
+  if (moved.like == nullptr) return Unimplemented("");
   return moved;
 }
 
 // The columns at the places, which a row each has.
 absl::StatusOr<Ids> At(const Moved& moved, const Constant& places) {
   const int64_t rows = moved.row_count();
-  if (places.dims.empty() || places.dims[0] != Dim::Of(rows)) return absl::UnimplementedError("");
+  if (places.dims.empty() || places.dims[0] != Dim::Of(rows)) return Unimplemented("");
   const int64_t count = places.elements() / rows;
-  if (count < 1 || count > kMaxColumns) return absl::UnimplementedError("");
+  if (count < 1 || count > kMaxColumns) return Unimplemented("");
   Columns columns;
   columns.reserve(static_cast<size_t>(count));
   for (int64_t i = 0; i < count; ++i) {
     const int64_t place = places.dim(i).value();
-    if (place >= moved.total()) return absl::UnimplementedError("");
+    if (place >= moved.total()) return Unimplemented("");
     for (int64_t row = 1; row < rows; ++row) {
       if (places.dim(row * count + i).value() != row * moved.total() + place) {
-        return absl::UnimplementedError("");
+        return Unimplemented("");
       }
     }
     columns.push_back(moved.columns[static_cast<size_t>(place)]);
@@ -150,7 +151,7 @@ std::shared_ptr<const Columns> ColumnsOf(const OnnxInput& input) {
 // Moves numbers of the columns as it would constants.
 absl::StatusOr<std::vector<Ids>> MoveIds(const onnx::NodeProto& node, int64_t opset,
                                          absl::Span<const IdArgument> arguments) {
-  if (!IsMove(node)) return absl::UnimplementedError("");
+  if (!IsMove(node)) return Unimplemented("");
   ASSIGN_OR_RETURN(const Moved moved, WhatMoves(node, arguments));
   std::vector<Constant> values;
   int64_t first = 0;
@@ -167,12 +168,12 @@ absl::StatusOr<std::vector<Ids>> MoveIds(const onnx::NodeProto& node, int64_t op
   for (size_t i = 0; i < arguments.size(); ++i) {
     const bool given = arguments[i].ids != nullptr || arguments[i].constant != nullptr;
     // What is not known is no input that is left out.
-    if (!given && !node.input(static_cast<int>(i)).empty()) return absl::UnimplementedError("");
+    if (!given && !node.input(static_cast<int>(i)).empty()) return Unimplemented("");
     inputs.push_back(given ? &values[i] : nullptr);
   }
   const absl::StatusOr<std::vector<Constant>> places = FoldNode(node, opset, inputs);
   // Something that is wrong is said by the operator's converter.
-  if (!places.ok()) return absl::UnimplementedError("");
+  if (!places.ok()) return Unimplemented("");
   std::vector<Ids> results;
   for (const Constant& output : *places) {
     ASSIGN_OR_RETURN(Ids ids, At(moved, output));
@@ -185,14 +186,14 @@ absl::StatusOr<Ids> ScaleIds(const onnx::NodeProto& node, int64_t opset,
                              absl::Span<const IdArgument> arguments) {
   const std::string& op = node.op_type();
   if ((op != "Add" && op != "Sub" && op != "Mul") || arguments.size() != 2) {
-    return absl::UnimplementedError("");
+    return Unimplemented("");
   }
   const bool first = arguments[0].ids != nullptr;
   const Ids* const from = arguments[first ? 0 : 1].ids;
   const Constant* const other = arguments[first ? 1 : 0].constant;
   if (from == nullptr || other == nullptr || !IsIdType(from->type) || from->made_by != nullptr ||
       other->is_float || (op == "Sub" && !first) || !IsNumbers(other->dims)) {
-    return absl::UnimplementedError("");
+    return Unimplemented("");
   }
   // The number of each column: a row of zeros, plus the constant.
   Constant zeros = PlacesOf(*from, 1, 0, 0);
@@ -200,13 +201,13 @@ absl::StatusOr<Ids> ScaleIds(const onnx::NodeProto& node, int64_t opset,
   onnx::NodeProto add;
   add.set_op_type("Add");
   const auto sums = FoldNode(add, opset, {&zeros, other});
-  if (!sums.ok() || (*sums)[0].dims != zeros.dims) return absl::UnimplementedError("");
+  if (!sums.ok() || (*sums)[0].dims != zeros.dims) return Unimplemented("");
   ASSIGN_OR_RETURN(const std::vector<int64_t> values, (*sums)[0].ToInts());
   constexpr int64_t kMost = int64_t{1} << 31;
   Columns columns = *from->columns;
   for (size_t i = 0; i < columns.size(); ++i) {
     IdColumn& column = columns[i];
-    if (std::abs(values[i]) > kMost) return absl::UnimplementedError("");
+    if (std::abs(values[i]) > kMost) return Unimplemented("");
     if (op == "Mul") {
       column.scale *= values[i];
       column.offset *= values[i];
@@ -214,7 +215,7 @@ absl::StatusOr<Ids> ScaleIds(const onnx::NodeProto& node, int64_t opset,
       column.offset += op == "Add" ? values[i] : -values[i];
     }
     if (column.scale < 1 || column.scale > kMost || std::abs(column.offset) > kMost) {
-      return absl::UnimplementedError("");
+      return Unimplemented("");
     }
   }
   Ids ids = *from;

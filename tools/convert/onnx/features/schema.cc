@@ -7,6 +7,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "base/errors.h"
 #include "base/file.h"
 #include "base/status_macros.h"
 #include "base/text.h"
@@ -24,8 +25,7 @@ absl::StatusOr<int64_t> ParseCount(absl::string_view what, absl::string_view tex
   if (text.empty()) return none;
   int64_t count = 0;
   if (absl::SimpleAtoi(text, &count) && count >= 1 && count <= most) return count;
-  return absl::InvalidArgumentError(
-      absl::StrCat(what, " ", Quote(text), ", want a number from 1 to ", most));
+  return InvalidArgument(what, " ", Quote(text), ", want a number from 1 to ", most);
 }
 
 absl::StatusOr<SchemaField> ParseField(absl::string_view line) {
@@ -33,23 +33,22 @@ absl::StatusOr<SchemaField> ParseField(absl::string_view line) {
   for (absl::string_view& cell : cells) cell = absl::StripAsciiWhitespace(cell);
   constexpr size_t kLeast = 3, kMost = 5;
   if (cells.size() < kLeast || cells.size() > kMost || cells[0].empty() || !IsUtf8(cells[0])) {
-    return absl::InvalidArgumentError(absl::StrCat(Quote(line), ", want ", kHeader));
+    return InvalidArgument(Quote(line), ", want ", kHeader);
   }
   cells.resize(kMost);
   SchemaField field{.name = std::string(cells[0])};
   if (cells[1] != "sparse" && cells[1] != "dense") {
-    return absl::InvalidArgumentError(
-        absl::StrCat("kind ", Quote(cells[1]), ", want sparse or dense"));
+    return InvalidArgument("kind ", Quote(cells[1]), ", want sparse or dense");
   }
   field.sparse = cells[1] == "sparse";
   if (cells[2] != "user" && cells[2] != "ad") {
-    return absl::InvalidArgumentError(absl::StrCat("side ", Quote(cells[2]), ", want user or ad"));
+    return InvalidArgument("side ", Quote(cells[2]), ", want user or ad");
   }
   field.level = cells[2] == "user" ? engine::Level::kUser : engine::Level::kAd;
   constexpr int64_t kMaxIds = int64_t{1} << 31;
   ASSIGN_OR_RETURN(field.vocabulary, ParseCount("vocabulary", cells[3], 0, kMaxIds));
   if (field.vocabulary > 0 && !field.sparse) {
-    return absl::InvalidArgumentError("a vocabulary of a dense column");
+    return InvalidArgument("a vocabulary of a dense column");
   }
   ASSIGN_OR_RETURN(field.length, ParseCount("length", cells[4], 1, kMaxColumns));
   return field;
@@ -68,24 +67,21 @@ absl::StatusOr<Schema> ReadSchema(const std::string& path) {
     line = absl::StripAsciiWhitespace(line);
     if (number == 1) {
       if (line == kHeader) continue;
-      return absl::InvalidArgumentError(absl::StrCat(place, ": ", Quote(line), ", want ", kHeader));
+      return InvalidArgument(place, ": ", Quote(line), ", want ", kHeader);
     }
     if (line.empty()) continue;
-    absl::StatusOr<SchemaField> field = ParseField(line);
-    RETURN_IF_ERROR(Annotate(field.status(), place));
-    field->first = next;
-    next = field->end();
+    ASSIGN_OR_RETURN(SchemaField field, Annotate(ParseField(line), place));
+    field.first = next;
+    next = field.end();
     if (next > kMaxColumns) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(place, ": more than ", kMaxColumns, " columns"));
+      return InvalidArgument(place, ": more than ", kMaxColumns, " columns");
     }
-    if (!names.insert(field->name).second) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(place, ": column ", Quote(field->name), " is there twice"));
+    if (!names.insert(field.name).second) {
+      return InvalidArgument(place, ": column ", Quote(field.name), " is there twice");
     }
-    schema.push_back(*std::move(field));
+    schema.push_back(std::move(field));
   }
-  if (schema.empty()) return absl::InvalidArgumentError(absl::StrCat(path, ": no columns"));
+  if (schema.empty()) return InvalidArgument(path, ": no columns");
   return schema;
 }
 

@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
+#include "base/errors.h"
 #include "base/status_macros.h"
 #include "onnx/onnx_pb.h"
 #include "tools/convert/onnx/model/constant.h"
@@ -111,7 +111,7 @@ Outputs MoveSizes(const Call& call, const Move& move) {
   for (size_t i = move.first; i < std::min(move.end, in.size()); ++i) {
     if (i == move.but) continue;
     if (in[i] == nullptr || in[i]->is_float) {
-      return absl::InvalidArgumentError("sizes beside what is none");
+      return InvalidArgument("sizes beside what is none");
     }
     places[i] = *in[i];
     for (Dim& value : places[i].ints) {
@@ -131,8 +131,7 @@ absl::StatusOr<Dim> SizeOf(const std::string& op, Dim a, Dim b) {
   for (const Dim& d : {a, b}) {
     // What is larger is no size, and a product might not fit.
     if (std::abs(static_cast<double>(d.value())) <= static_cast<double>(kMaxRowElements)) continue;
-    return absl::InvalidArgumentError(
-        absl::StrCat(op, " of ", a.ToString(), " and ", b.ToString(), ", want sizes"));
+    return InvalidArgument(op, " of ", a.ToString(), " and ", b.ToString(), ", want sizes");
   }
   const bool numbers = a.IsConst() && b.IsConst();
   if (op == "Mul") return engine::Multiply(a, b);
@@ -154,13 +153,13 @@ absl::StatusOr<Dim> SizeOf(const std::string& op, Dim a, Dim b) {
       return Dim::Of(0);
     }
   }
-  return absl::InvalidArgumentError(
-      absl::StrCat(op, " of ", a.ToString(), " and ", b.ToString(), " depends on the request"));
+  return InvalidArgument(op, " of ", a.ToString(), " and ", b.ToString(),
+                         " depends on the request");
 }
 
 Outputs ComputeSizes(const Call& call) {
   const Constant &a = *call.in[0], &b = *call.in[1];
-  if (a.is_float || b.is_float) return absl::InvalidArgumentError("sizes beside what is none");
+  if (a.is_float || b.is_float) return InvalidArgument("sizes beside what is none");
   ASSIGN_OR_RETURN(const reference::Sizes dims, reference::BroadcastSizes(a.sizes(), b.sizes()));
   const reference::Sizes strides[] = {reference::BroadcastStrides(a.sizes(), dims),
                                       reference::BroadcastStrides(b.sizes(), dims)};
@@ -179,7 +178,7 @@ Outputs ComputeSizes(const Call& call) {
 Outputs MultiplySizes(const Call& call) {
   const Constant& x = *call.in[0];
   if (x.is_float || x.dims.size() != 1 || IntAttribute(call.node, "noop_with_empty_axes", 0) != 0) {
-    return absl::UnimplementedError("a product of what is no list of sizes");
+    return Unimplemented("a product of what is no list of sizes");
   }
   Dim product = Dim::Of(1);
   for (const Dim& size : x.ints) {
@@ -282,12 +281,12 @@ absl::StatusOr<Dims> Sliced(const Call& call) {
   if (steps.empty()) steps.assign(starts.size(), 1);
   if (ends.size() != starts.size() || axes.size() != starts.size() ||
       steps.size() != starts.size()) {
-    return absl::InvalidArgumentError("starts, ends, axes and steps have different lengths");
+    return InvalidArgument("starts, ends, axes and steps have different lengths");
   }
   for (size_t i = 0; i < starts.size(); ++i) {
     ASSIGN_OR_RETURN(const int axis, WantAxis(axes[i], static_cast<int64_t>(dims.size())));
     if (!dims[axis].IsConst()) {
-      return absl::UnimplementedError("cuts rows of the request out of a constant");
+      return Unimplemented("cuts rows of the request out of a constant");
     }
     ASSIGN_OR_RETURN(const SliceRange range,
                      RangeOf(starts[i], ends[i], steps[i], dims[axis].value()));
@@ -297,18 +296,18 @@ absl::StatusOr<Dims> Sliced(const Call& call) {
 }
 
 absl::StatusOr<Dims> Reshaped(const Call& call) {
-  if (!call.Has(1)) return absl::UnimplementedError("a constant per row in another shape");
+  if (!call.Has(1)) return Unimplemented("a constant per row in another shape");
   ASSIGN_OR_RETURN(const Dims wanted, call.in[1]->ToDims());
   const auto product = [](const Dims& dims) {
     return std::accumulate(dims.begin(), dims.end(), Dim::Of(1), engine::Multiply);
   };
   const Dim count = product(wanted);
   if (count == product(call.in[0]->dims) && !count.IsUnknown()) return wanted;
-  return absl::UnimplementedError("a constant per row in another shape");
+  return Unimplemented("a constant per row in another shape");
 }
 
 absl::StatusOr<Dims> Expanded(const Call& call) {
-  if (!call.Has(1)) return absl::InvalidArgumentError("input 1 is missing");
+  if (!call.Has(1)) return InvalidArgument("input 1 is missing");
   ASSIGN_OR_RETURN(const Dims wanted, call.in[1]->ToDims());
   return BroadcastDims(call.in[0]->dims, wanted);
 }
@@ -365,8 +364,7 @@ Outputs ConstantOfShape(const Call& call) {
   if (const auto* const value = FindAttribute(call.node, "value"); value != nullptr) {
     ASSIGN_OR_RETURN(out, ReadTensor(value->t()));
     if (out.elements() != 1) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("value of shape ", DimsText(out.dims), ", want one element"));
+      return InvalidArgument("value of shape ", DimsText(out.dims), ", want one element");
     }
   }
   out.uniform = true;

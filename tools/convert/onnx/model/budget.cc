@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "absl/strings/str_cat.h"
+#include "base/errors.h"
 
 namespace ulfd::convert {
 
@@ -25,10 +26,9 @@ std::string NodeText(const onnx::NodeProto& node) {
 absl::Status CheckBudget() {
   const absl::Status status = LoadScope::Check();
   if (!absl::IsResourceExhausted(status)) return status;
-  return absl::ResourceExhaustedError(
-      absl::StrCat("the nodes and constants that the model makes take more than ",
-                   LoadScope::Current()->limits().max_memory_bytes >> 20,
-                   " MiB, which is all that a file of its size may"));
+  return ResourceExhausted("the nodes and constants that the model makes take more than ",
+                           LoadScope::Current()->limits().max_memory_bytes >> 20,
+                           " MiB, which is all that a file of its size may");
 }
 
 }  // namespace ulfd::convert

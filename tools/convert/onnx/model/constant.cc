@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/errors.h"
 #include "base/status_macros.h"
 #include "engine/weights/npy.h"
 
@@ -38,11 +39,10 @@ absl::StatusOr<ElementType> TypeOf(const onnx::TensorProto& tensor) {
   for (const ElementType& type : kTypes) {
     if (type.onnx == tensor.data_type()) return type;
   }
-  return absl::InvalidArgumentError(
-      absl::StrCat("element type ",
-                   onnx::TensorProto::DataType_Name(
-                       static_cast<onnx::TensorProto::DataType>(tensor.data_type())),
-                   ", want a float, an integer or bool"));
+  return InvalidArgument("element type ",
+                         onnx::TensorProto::DataType_Name(
+                             static_cast<onnx::TensorProto::DataType>(tensor.data_type())),
+                         ", want a float, an integer or bool");
 }
 
 // The elements where the file has them in a typed field instead of raw bytes.
@@ -96,8 +96,8 @@ absl::StatusOr<std::vector<int64_t>> Constant::ToInts() const {
       continue;
     }
     if (!dim(i).IsConst()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("a value depends on the request (", dim(i).ToString(), "), want a number"));
+      return InvalidArgument("a value depends on the request (", dim(i).ToString(),
+                             "), want a number");
     }
     values.push_back(dim(i).value());
   }
@@ -107,8 +107,8 @@ absl::StatusOr<std::vector<int64_t>> Constant::ToInts() const {
 absl::StatusOr<Dims> Constant::ToDims() const {
   if (is_float || dims.size() != 1 || !dims[0].IsConst() || dims[0].value() < 0 ||
       dims[0].value() > engine::kMaxRank) {
-    return absl::InvalidArgumentError(absl::StrCat("a shape of shape ", DimsText(dims),
-                                                   ", want 0 to ", engine::kMaxRank, " integers"));
+    return InvalidArgument("a shape of shape ", DimsText(dims), ", want 0 to ", engine::kMaxRank,
+                           " integers");
   }
   Dims values;
   int64_t elements = 1;
@@ -116,9 +116,8 @@ absl::StatusOr<Dims> Constant::ToDims() const {
     const int64_t factor = dim(i).value();
     if (factor < -1 || factor > kMaxRowElements ||
         (factor > 0 && elements > kMaxRowElements / factor)) {
-      return absl::InvalidArgumentError(absl::StrCat("a shape with a dimension of ",
-                                                     dim(i).ToString(), ", want at most ",
-                                                     kMaxRowElements, " elements"));
+      return InvalidArgument("a shape with a dimension of ", dim(i).ToString(), ", want at most ",
+                             kMaxRowElements, " elements");
     }
     if (factor > 0) elements *= factor;
     values.push_back(dim(i));
@@ -144,15 +143,14 @@ bool IsEmpty(const Constant& c) {
 // Dimensions of known size, and not too many elements to hold.
 absl::Status WantNumbers(const Constant& c) {
   if (!IsNumbers(c.dims)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("a constant of shape ", DimsText(c.dims), ", want numbers"));
+    return InvalidArgument("a constant of shape ", DimsText(c.dims), ", want numbers");
   }
   const std::vector<int64_t> sizes = c.sizes();
   if (engine::CheckDims(sizes).ok() && engine::Volume(sizes) <= kMaxElements) {
     return absl::OkStatus();
   }
-  return absl::InvalidArgumentError(absl::StrCat("a constant of shape ", DimsText(c.dims),
-                                                 ", want 0 to ", kMaxElements, " elements"));
+  return InvalidArgument("a constant of shape ", DimsText(c.dims), ", want 0 to ", kMaxElements,
+                         " elements");
 }
 
 absl::Status WantTable(const Constant& c) {
@@ -163,9 +161,9 @@ absl::Status WantTable(const Constant& c) {
   if (!c.dims.empty() && IsNumbers(c.dims) && c.elements() > 0 && (c.is_float || exact)) {
     return absl::OkStatus();
   }
-  return absl::UnimplementedError(absl::StrCat(
-      "a table of shape ", DimsText(c.dims),
-      c.is_float || exact ? "" : " with integers of 2^24 or more", ", want [ids, ...]"));
+  return Unimplemented("a table of shape ", DimsText(c.dims),
+                       c.is_float || exact ? "" : " with integers of 2^24 or more",
+                       ", want [ids, ...]");
 }
 
 Constant FloatConstant(std::vector<int64_t> sizes, std::vector<float> values) {
@@ -192,8 +190,8 @@ absl::Status CheckRawData(const onnx::TensorProto& tensor) {
   ASSIGN_OR_RETURN(const int64_t bytes, TensorBytes(tensor));
   if (static_cast<int64_t>(tensor.raw_data().size()) == bytes) return absl::OkStatus();
   const std::vector<int64_t> sizes(tensor.dims().begin(), tensor.dims().end());
-  return absl::InvalidArgumentError(absl::StrCat(tensor.raw_data().size(), " bytes, want ", bytes,
-                                                 " for shape ", engine::ToString(sizes)));
+  return InvalidArgument(tensor.raw_data().size(), " bytes, want ", bytes, " for shape ",
+                         engine::ToString(sizes));
 }
 
 absl::StatusOr<Constant> ReadTensor(const onnx::TensorProto& tensor) {
@@ -224,12 +222,11 @@ absl::StatusOr<Constant> ReadTensor(const onnx::TensorProto& tensor) {
   }
   const auto wraps = [&](const Dim& value) { return value.value() < 0; };
   if (type.npy == engine::NpyType::kUint64 && std::any_of(ints.begin(), ints.end(), wraps)) {
-    return absl::InvalidArgumentError("an integer of 2^63 or more, want less");
+    return InvalidArgument("an integer of 2^63 or more, want less");
   }
   const size_t found = type.is_float ? floats.size() : ints.size();
   if (static_cast<int64_t>(found) != count) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(found, " values, want ", count, " for shape ", engine::ToString(sizes)));
+    return InvalidArgument(found, " values, want ", count, " for shape ", engine::ToString(sizes));
   }
   return type.is_float ? FloatConstant(sizes, std::move(floats))
                        : IntConstant(sizes, std::move(ints));
@@ -267,8 +264,7 @@ std::vector<float> FloatsAttribute(const onnx::NodeProto& node, const char* name
 absl::StatusOr<int> WantAxis(int64_t axis, int64_t rank) {
   const int64_t index = axis < 0 ? axis + rank : axis;
   if (index < 0 || index >= rank) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("axis ", axis, ", want ", -rank, " to ", rank - 1));
+    return InvalidArgument("axis ", axis, ", want ", -rank, " to ", rank - 1);
   }
   return static_cast<int>(index);
 }
@@ -281,7 +277,7 @@ absl::StatusOr<std::vector<int>> WantAxes(const std::vector<int64_t>& axes, int6
   }
   std::sort(indices.begin(), indices.end());
   if (std::adjacent_find(indices.begin(), indices.end()) != indices.end()) {
-    return absl::InvalidArgumentError("an axis is there twice");
+    return InvalidArgument("an axis is there twice");
   }
   return indices;
 }
@@ -301,12 +297,11 @@ absl::StatusOr<std::vector<int64_t>> SplitSizes(std::vector<int64_t> stated, int
     left -= fits ? part : 0;
   }
   if (fits && left == 0) return stated;
-  return absl::InvalidArgumentError(
-      absl::StrCat(outputs, " parts do not fill a dimension of ", size));
+  return InvalidArgument(outputs, " parts do not fill a dimension of ", size);
 }
 
 absl::StatusOr<SliceRange> RangeOf(int64_t start, int64_t end, int64_t step, int64_t size) {
-  if (step == 0) return absl::InvalidArgumentError("a step of 0");
+  if (step == 0) return InvalidArgument("a step of 0");
   step = std::clamp(step, -size - 1, size + 1);
   const auto clamp = [&](int64_t at, int64_t least, int64_t most) {
     return std::clamp(at < 0 ? at + size : at, least, most);
@@ -320,9 +315,9 @@ absl::StatusOr<SliceRange> RangeOf(int64_t start, int64_t end, int64_t step, int
 }
 
 absl::Status ExampleRows(absl::string_view what) {
-  return absl::UnimplementedError(absl::StrCat(
+  return Unimplemented(
       what, ": the rows of the export's example are a number in the model; there, take them from ",
-      "the input (x.size(0), torch.zeros_like), not by len(), int() or numpy"));
+      "the input (x.size(0), torch.zeros_like), not by len(), int() or numpy");
 }
 
 Dims OneUserBesideAds(Dims dims) {
@@ -345,8 +340,7 @@ absl::StatusOr<Dims> BroadcastDims(const Dims& a, const Dims& b) {
                                     : y == Dim::Users() && is_number(x) ? x
                                                                         : engine::Broadcast(x, y);
     if (!both.has_value()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("shapes ", DimsText(a), " and ", DimsText(b), " do not broadcast"));
+      return InvalidArgument("shapes ", DimsText(a), " and ", DimsText(b), " do not broadcast");
     }
     out[out.size() - back] = *both;
   }

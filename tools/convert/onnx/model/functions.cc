@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "base/errors.h"
 #include "base/status_macros.h"
 #include "base/text.h"
 #include "google/protobuf/unknown_field_set.h"
@@ -55,7 +56,7 @@ class Attributes {
       onnx::AttributeProto attribute;
       if (field.type() != google::protobuf::UnknownField::TYPE_LENGTH_DELIMITED ||
           !attribute.ParseFromString(field.length_delimited())) {
-        return absl::InvalidArgumentError("its attributes' defaults cannot be read");
+        return InvalidArgument("its attributes' defaults cannot be read");
       }
       attributes.given_[attribute.name()] = attribute;
     }
@@ -93,13 +94,11 @@ class Inliner {
 
   // The nodes with every call replaced, in their branches, too.
   absl::Status Expand(int depth, Nodes& nodes) {
-    if (depth >= kMaxDepth)
-      return absl::InvalidArgumentError("calls itself, or is nested too deep");
+    if (depth >= kMaxDepth) return InvalidArgument("calls itself, or is nested too deep");
     Nodes expanded;
     for (onnx::NodeProto& node : nodes) {
       if (++nodes_ > kMaxNodes) {
-        return absl::ResourceExhaustedError(
-            absl::StrCat("functions make more than ", kMaxNodes, " nodes"));
+        return ResourceExhausted("functions make more than ", kMaxNodes, " nodes");
       }
       const auto found = functions_.find({node.domain(), node.op_type()});
       if (found != functions_.end()) {
@@ -132,7 +131,7 @@ class Inliner {
 absl::Status Inliner::Call(const onnx::FunctionProto& function, const onnx::NodeProto& call,
                            Nodes& body) {
   if (call.input_size() > function.input_size() || call.output_size() > function.output_size()) {
-    return absl::InvalidArgumentError("is called with more values than it has");
+    return InvalidArgument("is called with more values than it has");
   }
   std::map<std::string, std::string> names = {{"", ""}};
   for (int i = 0; i < function.input_size(); ++i) {
@@ -209,15 +208,13 @@ absl::Status InlineFunctions(onnx::ModelProto& model) {
   Functions functions;
   for (const onnx::FunctionProto& function : model.functions()) {
     if (!functions.emplace(std::pair(function.domain(), function.name()), &function).second) {
-      return absl::UnimplementedError(
-          absl::StrCat("function \"", function.name(), "\" is there twice"));
+      return Unimplemented("function \"", function.name(), "\" is there twice");
     }
     for (const onnx::OperatorSetIdProto& set : function.opset_import()) {
       const auto known = versions.find(set.domain() == "ai.onnx" ? "" : set.domain());
       if (known == versions.end() || known->second == set.version()) continue;
-      return absl::UnimplementedError(
-          absl::StrCat("function \"", function.name(), "\" is of operator set ", set.version(),
-                       " of \"", set.domain(), "\", the model of ", known->second));
+      return Unimplemented("function \"", function.name(), "\" is of operator set ", set.version(),
+                           " of \"", set.domain(), "\", the model of ", known->second);
     }
   }
   RETURN_IF_ERROR(Inliner(functions).Expand(0, *model.mutable_graph()->mutable_node()));
@@ -269,10 +266,10 @@ absl::Status UnrollLoop(const onnx::NodeProto& loop, int64_t passes, onnx::Graph
   const auto states = static_cast<int>(carried.size());
   std::vector<std::vector<std::string>> stacked(
       static_cast<size_t>(body.output_size() - 1 - states));
-  if (passes == 0 && !stacked.empty()) return absl::UnimplementedError("a loop without a pass");
-  if (!GoesOn(loop, body)) return absl::UnimplementedError("a loop that may end early");
+  if (passes == 0 && !stacked.empty()) return Unimplemented("a loop without a pass");
+  if (!GoesOn(loop, body)) return Unimplemented("a loop that may end early");
   if (nodes.size() + (body.node_size() + body.output_size()) * passes > kMaxNodes) {
-    return absl::ResourceExhaustedError(absl::StrCat("more than ", kMaxNodes, " nodes"));
+    return ResourceExhausted("more than ", kMaxNodes, " nodes");
   }
   for (int64_t pass = 0; pass < passes; ++pass) {
     onnx::GraphProto copy = body;
@@ -394,13 +391,12 @@ absl::Status TakeBranches(onnx::GraphProto& graph, const Branches& branches) {
                      [&](const onnx::AttributeProto& a) { return a.name() == wanted; });
     if (attribute == node.mutable_attribute()->end() ||
         attribute->g().output_size() != node.output_size()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("node \"", node.name(), "\" (If): no ", wanted, " with its outputs"));
+      return InvalidArgument("node \"", node.name(), "\" (If): no ", wanted, " with its outputs");
     }
     onnx::GraphProto& branch = *attribute->mutable_g();
     MakeNamesUnique(node.output(0), branch);
     if (nodes.size() + branch.node_size() + branch.output_size() > kMaxNodes) {
-      return absl::ResourceExhaustedError(absl::StrCat("more than ", kMaxNodes, " nodes"));
+      return ResourceExhausted("more than ", kMaxNodes, " nodes");
     }
     for (onnx::TensorProto& tensor : *branch.mutable_initializer()) {
       graph.add_initializer()->Swap(&tensor);

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/errors.h"
 #include "base/status_macros.h"
 #include "tools/convert/recipes.h"
 
@@ -28,9 +29,8 @@ absl::StatusOr<std::vector<int64_t>> ReshapeSizes(const Shape& from, const Dims&
     }
   }
   if (open > 1) {
-    return absl::InvalidArgumentError(absl::StrCat("shape ", DimsText(to), " from ",
-                                                   from.ToString(),
-                                                   ": two dimensions depend on the request"));
+    return InvalidArgument("shape ", DimsText(to), " from ", from.ToString(),
+                           ": two dimensions depend on the request");
   }
   return sizes;
 }
@@ -136,7 +136,7 @@ absl::StatusOr<OnnxValue> OnnxGraph::ValueOf(const Constant& constant, absl::str
     } else if (constant.dim(0).IsConst()) {
       one = static_cast<float>(constant.dim(0).value());
     } else {
-      return absl::InvalidArgumentError("a number of rows is used as a value");
+      return InvalidArgument("a number of rows is used as a value");
     }
     RETURN_IF_ERROR(AddConstant(
         builder_, tensor,
@@ -163,7 +163,7 @@ absl::StatusOr<OnnxValue> OnnxGraph::RowCounts(const Constant& constant,
   RETURN_IF_ERROR(WantNumbers(constant));
   std::vector<float> fixed, per_ad;
   for (const Dim& d : constant.ints) {
-    if (d.IsUnknown()) return absl::UnimplementedError("a size that is not known is a value");
+    if (d.IsUnknown()) return Unimplemented("a size that is not known is a value");
     fixed.push_back(d.IsAds() ? 0 : static_cast<float>(d.value()));  // A user has one row.
     per_ad.push_back(d.IsAds() ? static_cast<float>(d.value()) : 0);
   }
@@ -182,8 +182,7 @@ absl::StatusOr<OnnxValue> OnnxGraph::RowCounts(const Constant& constant,
 absl::StatusOr<OnnxValue> OnnxGraph::ValueOf(const std::string& name) {
   if (const OnnxValue* value = FindValue(name)) return *value;
   if (const Constant* constant = FindConstant(name)) return ValueOf(*constant, name);
-  return absl::InvalidArgumentError(
-      absl::StrCat("reads \"", name, "\", which has no form that a layer can read"));
+  return InvalidArgument("reads \"", name, "\", which has no form that a layer can read");
 }
 
 bool OnnxGraph::IsRepeated(const OnnxValue& value, int axis) const {
@@ -297,7 +296,7 @@ void OnnxGraph::SetAdReference(const std::string& tensor) {
 // A tensor [ads, 1] of any values.
 absl::StatusOr<std::string> OnnxGraph::AdColumn(const std::string& base) {
   if (ad_reference_.empty()) {
-    return absl::InvalidArgumentError("is repeated per ad, but no input has a row per ad");
+    return InvalidArgument("is repeated per ad, but no input has a row per ad");
   }
   std::string rows = ad_reference_;
   if (builder_.Find(rows)->shape.rank() != 2) {
@@ -385,8 +384,7 @@ absl::StatusOr<std::string> OnnxGraph::Full(const OnnxValue& value) {
   for (int i = 1; i < value.rank(); ++i) {
     if (!IsRepeated(plain, i)) continue;
     if (!value.dims[i].IsConst()) {
-      return absl::UnimplementedError(
-          absl::StrCat("a tensor repeated to ", DimsText(value.dims), ", which is not known"));
+      return Unimplemented("a tensor repeated to ", DimsText(value.dims), ", which is not known");
     }
     sizes[i] = value.dims[i].value();
     numbers = true;
@@ -417,7 +415,7 @@ absl::StatusOr<std::string> OnnxGraph::PlainAlong(const OnnxValue& value,
 }
 
 absl::StatusOr<OnnxValue> OnnxNode::value(int i) {
-  if (!Has(i)) return absl::InvalidArgumentError(absl::StrCat("input ", i, " is missing"));
+  if (!Has(i)) return InvalidArgument("input ", i, " is missing");
   return graph.ValueOf(node.input(i));
 }
 

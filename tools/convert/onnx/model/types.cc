@@ -7,8 +7,8 @@
 #include <set>
 #include <string>
 
-#include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/errors.h"
 
 namespace ulfd::convert {
 namespace {
@@ -207,7 +207,7 @@ absl::Status CheckIntegers(const onnx::NodeProto& node, OnnxGraph& graph,
   const bool of_booleans = op == "Cast" && graph.TypeOf(node.input(0)) == onnx::TensorProto::BOOL;
   if (node.output_size() > 0 && IsShortInteger(graph.TypeOf(node.output(0))) && !Moves(op) &&
       !of_booleans) {
-    return absl::UnimplementedError("computes integers of 8 or 16 bits, which start over");
+    return Unimplemented("computes integers of 8 or 16 bits, which start over");
   }
   std::set<std::string> sources;
   bool exact = true;
@@ -249,10 +249,10 @@ absl::Status CheckIntegers(const onnx::NodeProto& node, OnnxGraph& graph,
     for (const std::string& output : node.output()) graph.MarkExact(output);
     return absl::OkStatus();
   }
-  return absl::UnimplementedError(absl::StrCat(
+  return Unimplemented(
       compares ? "compares" : "computes with", " integers of input \"", absl::StrJoin(sources, ","),
       "\", which ULF has in single precision: those beyond 2^24 would be rounded, and no bound of "
-      "the input keeps the results below; make them floats in the model"));
+      "the input keeps the results below; make them floats in the model");
 }
 
 void MarkIntegers(const onnx::NodeProto& node, OnnxGraph& graph) {

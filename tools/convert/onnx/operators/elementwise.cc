@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
+#include "base/errors.h"
 #include "base/status_macros.h"
 #include "tools/convert/onnx/model/graph.h"
 #include "tools/convert/onnx/model/types.h"
@@ -69,8 +70,7 @@ float OneValue(const Constant* constant) {
 
 absl::Status Dropout(OnnxNode& node) {
   if (node.Has(2) && OneValue(node.constant(1)) != 0 && OneValue(node.constant(2)) != 0) {
-    return absl::UnimplementedError(
-        "training_mode, whose result is random; export the model with eval()");
+    return Unimplemented("training_mode, whose result is random; export the model with eval()");
   }
   if (node.node.output_size() > 1 && node.uses.contains(node.node.output(1))) {
     ASSIGN_OR_RETURN(const OnnxValue x, node.value(0));
@@ -93,14 +93,14 @@ absl::Status Cast(OnnxNode& node) {
   const bool to_integer = to == onnx::TensorProto::INT64 || to == onnx::TensorProto::INT32 ||
                           (from == onnx::TensorProto::BOOL && IsShortInteger(static_cast<int>(to)));
   if (!to_float && !to_integer) {
-    return absl::UnimplementedError(absl::StrCat(
-        "to ", onnx::TensorProto::DataType_Name(static_cast<onnx::TensorProto::DataType>(to))));
+    return Unimplemented(
+        "to ", onnx::TensorProto::DataType_Name(static_cast<onnx::TensorProto::DataType>(to)));
   }
   // Nothing computes in half precision there: the model wants the rounding itself.
   const auto reader = node.only_reader.find(node.output());
   if (to == onnx::TensorProto::FLOAT16 && IsPlainFloat(from) && reader != node.only_reader.end() &&
       reader->second->op_type() == "Cast") {
-    return absl::UnimplementedError("rounds to half precision, which ULF lacks");
+    return Unimplemented("rounds to half precision, which ULF lacks");
   }
   const bool exact = node.graph.IsInteger(node.node.input(0)) || from == onnx::TensorProto::BOOL;
   if (to_integer && !exact) {
@@ -205,7 +205,7 @@ absl::Status LeakyRelu(OnnxNode& node) {
 absl::Status PRelu(OnnxNode& node) {
   ASSIGN_OR_RETURN(const OnnxValue x, node.value(0));
   const Constant* slope = node.constant(1);
-  if (slope == nullptr) return absl::UnimplementedError("a slope that is computed");
+  if (slope == nullptr) return Unimplemented("a slope that is computed");
   ASSIGN_OR_RETURN(const std::vector<float> slopes, slope->ToFloats());
   ASSIGN_OR_RETURN(const std::string in, node.graph.Plain(x));
   const std::string out = node.Top();
@@ -214,16 +214,16 @@ absl::Status PRelu(OnnxNode& node) {
   sizes.erase(sizes.begin(),
               std::find_if(sizes.begin(), sizes.end(), [](int64_t size) { return size != 1; }));
   if (static_cast<int>(sizes.size()) >= x.rank() && slopes.size() > 1) {
-    return absl::UnimplementedError(
-        absl::StrCat("a slope of shape ", DimsText(slope->dims), " for input ", DimsText(x.dims)));
+    return Unimplemented("a slope of shape ", DimsText(slope->dims), " for input ",
+                         DimsText(x.dims));
   }
   int64_t repeat = 1;
   bool behind = true;
   for (int axis = x.rank() - 1; !sizes.empty(); --axis) {
     behind &= sizes.back() == 1;
     if (!x.dims[axis].IsConst() || (!behind && x.dims[axis] != Dim::Of(sizes.back()))) {
-      return absl::UnimplementedError(absl::StrCat("a slope of shape ", DimsText(slope->dims),
-                                                   " for input ", DimsText(x.dims)));
+      return Unimplemented("a slope of shape ", DimsText(slope->dims), " for input ",
+                           DimsText(x.dims));
     }
     if (behind) repeat *= x.dims[axis].value();
     sizes.pop_back();
@@ -288,7 +288,7 @@ absl::StatusOr<OnnxValue> SpreadMerged(OnnxNode& node, const OnnxValue& x) {
   Dims wide = {Dim::Ads(), Dim::Of(heads)};
   for (int d = 1; d < x.rank(); ++d) {
     const Dim own = node.builder().Find(tensor)->shape[d];
-    if (!own.IsConst()) return absl::UnimplementedError("heads of the user of unknown size");
+    if (!own.IsConst()) return Unimplemented("heads of the user of unknown size");
     apart.push_back(own.value());
     merged.push_back(own.value());
     wide.push_back(own);
@@ -368,7 +368,7 @@ absl::Status Div(OnnxNode& node) {
 
 // The remainder has the sign of the divisor, or with fmod that of the dividend.
 absl::Status Mod(OnnxNode& node) {
-  if (!node.graph.IsInteger(node.node.input(0))) return absl::UnimplementedError("of floats");
+  if (!node.graph.IsInteger(node.node.input(0))) return Unimplemented("of floats");
   const bool fmod = IntAttribute(node.node, "fmod", 0) != 0;
   return Formula(node, absl::StrCat("@0 - @1 * ", (fmod ? Truncated : Floor)("(@0 / @1)")));
 }
@@ -393,7 +393,7 @@ absl::Status Where(OnnxNode& node) { return Formula(node, "where(@0, @1, @2)"); 
 absl::Status WhereRows(OnnxNode& node) {
   ASSIGN_OR_RETURN(OnnxValue mask, node.value(0));
   ASSIGN_OR_RETURN(const OnnxValue x, node.value(1));
-  if (mask.rank() != 1) return absl::UnimplementedError("rows that a mask of steps chooses");
+  if (mask.rank() != 1) return Unimplemented("rows that a mask of steps chooses");
   for (int axis = mask.rank(); axis < x.rank(); ++axis) mask = WithAxis(std::move(mask), axis);
   onnx::NodeProto where = node.node;
   where.set_input(0, node.Scratch("mask"));
@@ -405,7 +405,7 @@ absl::Status WhereRows(OnnxNode& node) {
 absl::Status Pow(OnnxNode& node) {
   const float exponent = OneValue(node.constant(1));
   if (node.graph.IsInteger(node.node.input(0)) && exponent != 2) {
-    return absl::UnimplementedError("a power of integers other than the square");
+    return Unimplemented("a power of integers other than the square");
   }
   if (exponent == 0.5f) return UnaryExpression(node, "sqrt(@0)");
   if (exponent != 2) return Formula(node, "pow(@0, @1)");
@@ -422,7 +422,7 @@ absl::Status Clip(OnnxNode& node) {
     if (!node.Has(i)) continue;
     float& bound = i == 1 ? low : high;
     bound = OneValue(node.constant(i));
-    if (std::isnan(bound)) return absl::UnimplementedError("a bound that is computed");
+    if (std::isnan(bound)) return Unimplemented("a bound that is computed");
   }
   constexpr float kLargest = 3.4028234e38f;  // Exporters write it for "no bound".
   if (low <= -kLargest && high >= kLargest) return Same(node);

@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "absl/strings/str_cat.h"
+#include "base/errors.h"
 #include "base/status_macros.h"
 #include "tools/convert/onnx/model/graph.h"
 #include "tools/convert/onnx/operators/layers.h"
@@ -35,23 +36,22 @@ absl::StatusOr<Window> ReadWindow(const OnnxNode& node, const Dims& dims,
   if (window.dilations.empty()) window.dilations.assign(rank, 1);
   if (window.kernel.size() != rank || window.strides.size() != rank ||
       window.pads.size() != 2 * rank || window.dilations.size() != rank) {
-    return absl::UnimplementedError(
-        absl::StrCat("a window of ", window.kernel.size(), " dimensions, want ", rank));
+    return Unimplemented("a window of ", window.kernel.size(), " dimensions, want ", rank);
   }
   for (const auto* list : {&window.kernel, &window.strides, &window.dilations, &window.pads}) {
     const auto [smallest, largest] = std::minmax_element(list->begin(), list->end());
     if (*smallest < (list == &window.pads ? 0 : 1) || *largest > kMaxRowElements) {
-      return absl::InvalidArgumentError(
+      return InvalidArgument(
           "kernel_shape, strides, dilations and pads: a size too small or too large");
     }
   }
   const std::string auto_pad = StringAttribute(node.node, "auto_pad", "NOTSET");
   const bool upper = auto_pad == "SAME_UPPER";
   if (!upper && auto_pad != "SAME_LOWER" && auto_pad != "NOTSET" && auto_pad != "VALID") {
-    return absl::UnimplementedError(absl::StrCat("auto_pad ", auto_pad));
+    return Unimplemented("auto_pad ", auto_pad);
   }
   for (size_t d = 0; (upper || auto_pad == "SAME_LOWER") && d < rank; ++d) {
-    if (!dims[d + 2].IsConst()) return absl::UnimplementedError("auto_pad of an unknown size");
+    if (!dims[d + 2].IsConst()) return Unimplemented("auto_pad of an unknown size");
     const int64_t size = dims[d + 2].value(), stride = window.strides[d];
     const int64_t extent = (window.kernel[d] - 1) * window.dilations[d] + 1;
     const int64_t pad =
@@ -91,8 +91,7 @@ absl::Status Finish(OnnxNode& node, const OnnxValue& x, ulf::LayerParameter laye
 // The tensor [rows, C, H, W].
 absl::StatusOr<std::string> Image(OnnxNode& node, const OnnxValue& x) {
   if (x.rank() != 3 && x.rank() != 4) {
-    return absl::UnimplementedError(
-        absl::StrCat("an input of shape ", DimsText(x.dims), ", want [rows, C, H, W]"));
+    return Unimplemented("an input of shape ", DimsText(x.dims), ", want [rows, C, H, W]");
   }
   return node.graph.PlainAlong(x.rank() == 3 ? WithAxis(x, 2) : x, {1, 2, 3});
 }
@@ -269,13 +268,13 @@ absl::Status Conv(OnnxNode& node) {
   ASSIGN_OR_RETURN(const OnnxValue x, node.value(0));
   const Constant *weight = node.constant(1), *bias = node.constant(2);
   if (weight == nullptr || (node.Has(2) && bias == nullptr)) {
-    return absl::UnimplementedError("weights that are computed");
+    return Unimplemented("weights that are computed");
   }
   std::vector<int64_t> sizes = weight->sizes();
   if (static_cast<int>(sizes.size()) != x.rank() || x.rank() < 3 || x.rank() > 4 ||
       IsEmpty(*weight)) {
-    return absl::UnimplementedError(absl::StrCat("a weight of shape ", DimsText(weight->dims),
-                                                 " for an input of shape ", DimsText(x.dims)));
+    return Unimplemented("a weight of shape ", DimsText(weight->dims), " for an input of shape ",
+                         DimsText(x.dims));
   }
   ASSIGN_OR_RETURN(Window window,
                    ReadWindow(node, x.dims, std::vector<int64_t>(sizes.begin() + 2, sizes.end())));
@@ -294,8 +293,7 @@ absl::Status Conv(OnnxNode& node) {
   p.set_bias_term(bias != nullptr);
   if (const int64_t group = IntAttribute(node.node, "group", 1); group != 1) {
     if (group < 1 || group > sizes[0]) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("group ", group, ", want 1 to ", sizes[0], " (the output channels)"));
+      return InvalidArgument("group ", group, ", want 1 to ", sizes[0], " (the output channels)");
     }
     p.set_group(static_cast<uint32_t>(group));
   }
@@ -345,7 +343,7 @@ absl::StatusOr<TransposedSizes> ReadTransposed(const OnnxNode& node, size_t rank
       (sizes.wanted.empty() || fits(sizes.wanted, rank, 1))) {
     return sizes;
   }
-  return absl::InvalidArgumentError(
+  return InvalidArgument(
       "strides, dilations, pads, output_padding or output_shape: a size that cannot be");
 }
 
@@ -362,7 +360,7 @@ absl::Status SetTransposed(const TransposedSizes& sizes, size_t i, int64_t size,
   const int64_t cut = whole + sizes.added[i] - left;
   // Runtimes do not agree on which side gets the odd one.
   if (cut > 0 && cut % 2 != 0 && !sizes.is_same()) {
-    return absl::UnimplementedError("output_shape that cuts an odd number, without auto_pad");
+    return Unimplemented("output_shape that cuts an odd number, without auto_pad");
   }
   const int64_t half = std::max<int64_t>(0, cut) / 2;
   d.cut_before[at] = sizes.auto_pad == "SAME_LOWER" ? std::max<int64_t>(0, cut) - half : half;
@@ -375,18 +373,17 @@ absl::Status ConvTranspose(OnnxNode& node) {
   ASSIGN_OR_RETURN(const std::string in, Image(node, x));
   const Constant *weight = node.constant(1), *bias = node.constant(2);
   if (weight == nullptr || (node.Has(2) && bias == nullptr)) {
-    return absl::UnimplementedError("weights that are computed");
+    return Unimplemented("weights that are computed");
   }
   const std::vector<int64_t> kernel = weight->sizes();
   if (static_cast<int>(kernel.size()) != x.rank()) {
-    return absl::UnimplementedError(absl::StrCat("a weight of shape ", DimsText(weight->dims)));
+    return Unimplemented("a weight of shape ", DimsText(weight->dims));
   }
   const size_t rank = kernel.size() - 2;
   ASSIGN_OR_RETURN(const TransposedSizes sizes, ReadTransposed(node, rank));
   const int64_t group = IntAttribute(node.node, "group", 1);
   if (group < 1 || group > kMostTransposed) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("group ", group, ", want 1 to ", kMostTransposed));
+    return InvalidArgument("group ", group, ", want 1 to ", kMostTransposed);
   }
   ASSIGN_OR_RETURN(std::vector<float> values, weight->ToFloats());
   Deconvolution d{.channels = kernel[0],
@@ -401,14 +398,14 @@ absl::Status ConvTranspose(OnnxNode& node) {
   for (size_t i = 0; i < rank; ++i) {
     const size_t at = 2 - rank + i;  // One dimension is the width of an image of height 1.
     const Dim size = x.dims[i + 2];
-    if (!size.IsConst()) return absl::UnimplementedError("an image of unknown size");
+    if (!size.IsConst()) return Unimplemented("an image of unknown size");
     d.kernel[at] = kernel[i + 2];
     RETURN_IF_ERROR(SetTransposed(sizes, i, size.value(), at, d));
   }
   if (bias != nullptr) {
     ASSIGN_OR_RETURN(d.bias, bias->ToFloats());
     if (static_cast<int64_t>(d.bias.size()) != d.outputs) {
-      return absl::InvalidArgumentError("a bias of another size");
+      return InvalidArgument("a bias of another size");
     }
   }
   const std::string out = node.Top();
@@ -425,12 +422,11 @@ absl::Status MoveBlocks(OnnxNode& node) {
   constexpr int64_t kMost = 1 << 10;
   if (x.rank() != 4 || !IsNumbers({x.dims.begin() + 1, x.dims.end()}) || block < 1 ||
       block > kMost) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("blocksize ", block, " for shape ", DimsText(x.dims)));
+    return InvalidArgument("blocksize ", block, " for shape ", DimsText(x.dims));
   }
   const int64_t c = x.dims[1].value(), h = x.dims[2].value(), w = x.dims[3].value();
   const bool fits = to_space ? c % (block * block) == 0 : h % block == 0 && w % block == 0;
-  if (!fits) return absl::InvalidArgumentError("a size that blocksize does not divide");
+  if (!fits) return InvalidArgument("a size that blocksize does not divide");
   const bool columns_first = StringAttribute(node.node, "mode", "DCR") == std::string("CRD");
   const int64_t few = to_space ? c / (block * block) : c;
   std::vector<int64_t> split, merged;
@@ -458,8 +454,7 @@ absl::Status Lrn(OnnxNode& node) {
   constexpr int64_t kMostChannels = 4096;
   const int64_t size = IntAttribute(node.node, "size", 0);
   if (x.rank() < 2 || !x.dims[1].IsConst() || x.dims[1].value() > kMostChannels || size < 1) {
-    return absl::UnimplementedError(
-        absl::StrCat("size ", size, " of channels of shape ", DimsText(x.dims)));
+    return Unimplemented("size ", size, " of channels of shape ", DimsText(x.dims));
   }
   const int64_t channels = x.dims[1].value();
   const float share = FloatAttribute(node.node, "alpha", 1e-4f) / static_cast<float>(size);
@@ -506,11 +501,11 @@ absl::Status LargestOfImage(OnnxNode& node, const OnnxValue& x) {
 template <bool average>
 absl::Status Pool(OnnxNode& node) {
   ASSIGN_OR_RETURN(const OnnxValue x, node.value(0));
-  if (x.rank() < 3) return absl::UnimplementedError(absl::StrCat("of shape ", DimsText(x.dims)));
+  if (x.rank() < 3) return Unimplemented("of shape ", DimsText(x.dims));
   ASSIGN_OR_RETURN(const Window window, ReadWindow(node, x.dims, {}));
-  if (window.dilations != std::vector<int64_t>{1, 1}) return absl::UnimplementedError("dilations");
+  if (window.dilations != std::vector<int64_t>{1, 1}) return Unimplemented("dilations");
   if (node.node.output_size() > 1 && node.uses.contains(node.node.output(1))) {
-    return absl::UnimplementedError("the output of indices");
+    return Unimplemented("the output of indices");
   }
   if (!average && IsWhole(window, x.dims)) return LargestOfImage(node, x);
   ASSIGN_OR_RETURN(const std::string in, Image(node, x));

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/errors.h"
 #include "base/status_macros.h"
 #include "tools/convert/recipes.h"
 
@@ -14,14 +15,14 @@ using engine::Dim;
 
 absl::Status WantNumber(const OnnxValue& x, int axis) {
   if (x.dims[axis].IsConst() || x.dims[axis] == Dim::Users()) return absl::OkStatus();
-  return absl::UnimplementedError(absl::StrCat("cuts along axis ", axis, " of shape ",
-                                               DimsText(x.dims), ", which depends on the request"));
+  return Unimplemented("cuts along axis ", axis, " of shape ", DimsText(x.dims),
+                       ", which depends on the request");
 }
 
 absl::Status WantNoRows(const OnnxValue& x, int axis) {
   if (x.dims[axis].IsConst() || x.dims[axis] == Dim::Users()) return absl::OkStatus();
-  return absl::UnimplementedError(absl::StrCat("runs along axis ", axis, " of shape ",
-                                               DimsText(x.dims), ", across rows of the request"));
+  return Unimplemented("runs along axis ", axis, " of shape ", DimsText(x.dims),
+                       ", across rows of the request");
 }
 
 int RowAxis(const Dims& dims) {
@@ -150,7 +151,7 @@ absl::StatusOr<std::string> SumAlong(OnnxNode& node, std::string tensor,
 absl::StatusOr<Count> CountAlong(OnnxNode& node, const Dims& dims, const std::vector<int>& axes) {
   Count count;
   for (const int axis : axes) {
-    if (dims[axis].IsUnknown()) return absl::UnimplementedError("counts what is not known");
+    if (dims[axis].IsUnknown()) return Unimplemented("counts what is not known");
     count.number *= static_cast<double>(dims[axis].value());
     if (dims[axis].IsAds()) {
       ASSIGN_OR_RETURN(count.rows, node.graph.AdCount());
@@ -266,14 +267,14 @@ absl::StatusOr<std::string> AddPlaces(OnnxNode& node, int64_t count, int behind)
 absl::StatusOr<OnnxValue> DenseOf(OnnxNode& node, const OnnxValue& x, const Dense& dense,
                                   const std::string& name, const std::string& out) {
   const int last = x.rank() - 1;
-  if (x.rank() < 2) return absl::UnimplementedError("a product with a vector");
+  if (x.rank() < 2) return Unimplemented("a product with a vector");
   if (const int rows = AdsAxis(x.dims); rows > 0 && rows < last) {
     ASSIGN_OR_RETURN(OnnxValue y, DenseOf(node, MoveAxis(x, rows, 0), dense, name, out));
     return MoveAxis(std::move(y), 0, rows);
   }
   if (x.dims[last] != Dim::Of(dense.k())) {
-    return absl::InvalidArgumentError(absl::StrCat("input of shape ", DimsText(x.dims), ", want ",
-                                                   dense.k(), " columns for the weight"));
+    return InvalidArgument("input of shape ", DimsText(x.dims), ", want ", dense.k(),
+                           " columns for the weight");
   }
   ASSIGN_OR_RETURN(std::string in, node.graph.PlainAlong(x, {last}));
   GraphBuilder& builder = node.builder();
@@ -356,8 +357,7 @@ bool LieApart(const OnnxNode& node, const OnnxValue& x, int axis, size_t ranges)
 
 absl::StatusOr<int64_t> WantPlace(int64_t place, int64_t size) {
   if (place >= -size && place < size) return place < 0 ? place + size : place;
-  return absl::InvalidArgumentError(
-      absl::StrCat("index ", place, " of ", size, " entries, want ", -size, " to ", size - 1));
+  return InvalidArgument("index ", place, " of ", size, " entries, want ", -size, " to ", size - 1);
 }
 
 absl::StatusOr<OnnxValue> PickAlong(OnnxNode& node, const OnnxValue& x, int axis,
@@ -484,7 +484,7 @@ absl::StatusOr<std::vector<int64_t>> Integers(const OnnxNode& node, int input,
   if (!node.Has(input)) return IntsAttribute(node.node, attribute);
   const Constant* constant = node.constant(input);
   if (constant == nullptr) {
-    return absl::UnimplementedError(absl::StrCat(attribute, " that are computed"));
+    return Unimplemented(attribute, " that are computed");
   }
   return constant->ToInts();
 }

@@ -1,6 +1,7 @@
 // ONNX's losses, out of what other operators are made of.
 // SPDX-License-Identifier: Apache-2.0
 #include "absl/strings/str_cat.h"
+#include "base/errors.h"
 #include "base/status_macros.h"
 #include "tools/convert/onnx/model/graph.h"
 #include "tools/convert/onnx/operators/layers.h"
@@ -16,8 +17,7 @@ using engine::Dim;
 absl::Status AddLoss(OnnxNode& node, const std::string& x, const Dims& dims) {
   ASSIGN_OR_RETURN(const OnnxValue labels, node.value(1));
   if (labels.rank() + 1 != static_cast<int>(dims.size())) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("labels of shape ", DimsText(labels.dims), " for ", DimsText(dims)));
+    return InvalidArgument("labels of shape ", DimsText(labels.dims), " for ", DimsText(dims));
   }
   const int behind = static_cast<int>(dims.size()) - 2;
   ASSIGN_OR_RETURN(const std::string label, node.graph.Plain(WithAxis(labels, 1)));
@@ -25,7 +25,7 @@ absl::Status AddLoss(OnnxNode& node, const std::string& x, const Dims& dims) {
   std::vector<std::string> bottoms = {label, places};
   if (node.Has(2)) {
     ASSIGN_OR_RETURN(OnnxValue weight, node.value(2));
-    if (weight.rank() != 1) return absl::InvalidArgumentError("want a weight per class");
+    if (weight.rank() != 1) return InvalidArgument("want a weight per class");
     for (int i = 0; i < behind; ++i) weight = WithAxis(std::move(weight), 1);
     ASSIGN_OR_RETURN(bottoms.emplace_back(), node.graph.Plain(weight));
   }
@@ -37,7 +37,7 @@ absl::Status AddLoss(OnnxNode& node, const std::string& x, const Dims& dims) {
   }
   const std::string reduction = StringAttribute(node.node, "reduction", "mean");
   if (reduction != "none" && reduction != "mean" && reduction != "sum") {
-    return absl::InvalidArgumentError(absl::StrCat("reduction ", reduction));
+    return InvalidArgument("reduction ", reduction);
   }
   std::vector<int> axes = {1};
   Dims left = dims;
@@ -72,8 +72,8 @@ absl::Status AddLoss(OnnxNode& node, const std::string& x, const Dims& dims) {
 absl::Status WantClasses(const OnnxValue& x) {
   constexpr int64_t kMost = 1 << 16;
   if (x.rank() >= 2 && x.dims[1].IsConst() && x.dims[1].value() <= kMost) return absl::OkStatus();
-  return absl::UnimplementedError(absl::StrCat("scores of shape ", DimsText(x.dims),
-                                               ", want [rows, classes, ...], at most ", kMost));
+  return Unimplemented("scores of shape ", DimsText(x.dims),
+                       ", want [rows, classes, ...], at most ", kMost);
 }
 
 absl::Status NegativeLogLikelihoodLoss(OnnxNode& node) {

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "base/errors.h"
 #include "base/status_macros.h"
 #include "tools/convert/onnx/model/functions.h"
 #include "tools/convert/onnx/model/graph.h"
@@ -26,8 +27,8 @@ absl::StatusOr<std::vector<float>> ReadBias(const Constant& constant, int64_t n)
   const bool vector =
       constant.dims.empty() || constant.elements() == 1 || constant.dims.back() == Dim::Of(n);
   if (static_cast<int64_t>(bias.size()) != n || !vector) {
-    return absl::UnimplementedError(
-        absl::StrCat("a bias of shape ", DimsText(constant.dims), ", want [", n, "] for all rows"));
+    return Unimplemented("a bias of shape ", DimsText(constant.dims), ", want [", n,
+                         "] for all rows");
   }
   return bias;
 }
@@ -83,8 +84,8 @@ absl::StatusOr<OnnxValue> ProductOf(OnnxNode& node, const OnnxValue& a, const On
     operands.push_back(std::move(plain));
   }
   if (a.dims[ka].IsConst() && b.dims[kb].IsConst() && a.dims[ka] != b.dims[kb]) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("shapes ", DimsText(a.dims), " and ", DimsText(b.dims), " have no product"));
+    return InvalidArgument("shapes ", DimsText(a.dims), " and ", DimsText(b.dims),
+                           " have no product");
   }
   ulf::LayerParameter layer = MakeLayer("batchdot_layer", node.name, operands, out);
   layer.mutable_batch_dot_param()->set_transpose_a(transposed[0]);
@@ -115,7 +116,7 @@ absl::StatusOr<OnnxValue> ProductPerRow(OnnxNode& node, OnnxValue a, OnnxValue b
   const bool apart = m_ads || n_ads;
   const int stated = std::max(a.rank(), b.rank());
   if (stated == 2 && !apart && (has_ads(a) || has_ads(b))) {
-    return absl::UnimplementedError("a product of two computed matrices, every row with every row");
+    return Unimplemented("a product of two computed matrices, every row with every row");
   }
   const auto lift = [](OnnxValue& x, int rank) {
     while (x.rank() < rank) x = WithAxis(std::move(x), 0);
@@ -148,8 +149,8 @@ absl::StatusOr<OnnxValue> ProductPerRow(OnnxNode& node, OnnxValue a, OnnxValue b
 
 absl::Status BatchDot(OnnxNode& node, const OnnxValue& a, const OnnxValue& b) {
   if (a.rank() < 2 || b.rank() < 2) {
-    return absl::UnimplementedError(absl::StrCat("a product of computed tensors of shapes ",
-                                                 DimsText(a.dims), " and ", DimsText(b.dims)));
+    return Unimplemented("a product of computed tensors of shapes ", DimsText(a.dims), " and ",
+                         DimsText(b.dims));
   }
   if (!AreMergedApart(a, b)) {
     ASSIGN_OR_RETURN(OnnxValue product, ProductPerRow(node, a, b, node.Top()));
@@ -216,11 +217,10 @@ absl::Status GemmOfTwo(OnnxNode& node, const OnnxValue& a) {
   const float alpha = FloatAttribute(node.node, "alpha", 1);
   const float beta = node.Has(2) ? FloatAttribute(node.node, "beta", 1) : 0;
   if (alpha != 1 || (beta != 0 && beta != 1)) {
-    return absl::UnimplementedError(
-        absl::StrCat("a weight that is computed, with alpha ", alpha, " and beta ", beta));
+    return Unimplemented("a weight that is computed, with alpha ", alpha, " and beta ", beta);
   }
   ASSIGN_OR_RETURN(OnnxValue b, node.value(1));
-  if (a.rank() != 2 || b.rank() != 2) return absl::InvalidArgumentError("want two matrices");
+  if (a.rank() != 2 || b.rank() != 2) return InvalidArgument("want two matrices");
   if (IntAttribute(node.node, "transB", 0) != 0) b = MoveAxis(std::move(b), 1, 0);
   if (beta == 0) return BatchDot(node, a, b);
   const std::string scratch = node.Scratch("product");
@@ -234,7 +234,7 @@ absl::Status Gemm(OnnxNode& node) {
   const Constant* weight = node.constant(1);
   if (IntAttribute(node.node, "transA", 0) != 0 && a.rank() == 2) a = MoveAxis(std::move(a), 1, 0);
   if (weight == nullptr) return GemmOfTwo(node, a);
-  if (weight->dims.size() != 2) return absl::InvalidArgumentError("want two matrices");
+  if (weight->dims.size() != 2) return InvalidArgument("want two matrices");
   Dense dense{.sizes = weight->sizes(), .transposed = IntAttribute(node.node, "transB", 0) != 0};
   ASSIGN_OR_RETURN(dense.weight, weight->ToFloats());
   const float alpha = FloatAttribute(node.node, "alpha", 1);
@@ -246,7 +246,7 @@ absl::Status Gemm(OnnxNode& node) {
   if (node.Has(2)) {
     const Constant* bias = node.constant(2);
     if (bias == nullptr && beta != 1) {
-      return absl::UnimplementedError(absl::StrCat("beta ", beta, " with a bias that is computed"));
+      return Unimplemented("beta ", beta, " with a bias that is computed");
     }
     if (bias == nullptr) {
       const std::string scratch = node.Scratch("product");
@@ -270,7 +270,7 @@ absl::StatusOr<Equation> ReadEquation(const OnnxNode& node) {
   std::string text = StringAttribute(node.node, "equation", "");
   text.erase(std::remove(text.begin(), text.end(), ' '), text.end());
   const auto refuse = [&](absl::string_view why) {
-    return absl::UnimplementedError(absl::StrCat("equation \"", text, "\": ", why));
+    return Unimplemented("equation \"", text, "\": ", why);
   };
   const size_t arrow = text.find("->"), comma = text.find(',');
   if (arrow == std::string::npos || comma == std::string::npos || comma > arrow) {
@@ -390,7 +390,7 @@ absl::Status EinsumBySums(OnnxNode& node, const Equation& equation, const OnnxVa
     operands.push_back(std::move(tensor));
   }
   for (size_t d = rank; d < labels.size(); ++d) {
-    if (!dims[d].IsConst()) return absl::UnimplementedError("sums across rows of the request");
+    if (!dims[d].IsConst()) return Unimplemented("sums across rows of the request");
   }
   std::vector<int> axes(equation.summed.size());
   std::iota(axes.begin(), axes.end(), static_cast<int>(rank));
@@ -431,8 +431,7 @@ absl::Status EinsumOfTwo(OnnxNode& node) {
   for (int i = 0; i < 2; ++i) {
     ASSIGN_OR_RETURN(x[i], node.value(i));
     if (x[i].rank() != static_cast<int>(equation.terms[i].size())) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("term \"", equation.terms[i], "\" for shape ", DimsText(x[i].dims)));
+      return InvalidArgument("term \"", equation.terms[i], "\" for shape ", DimsText(x[i].dims));
     }
   }
   ASSIGN_OR_RETURN(const bool dense, EinsumDense(node, equation, x));
@@ -481,8 +480,7 @@ absl::Status AddIdentity(OnnxNode& node, size_t at, std::vector<std::string>& te
     if (first == i) continue;
     if (term.size() != value->dims.size() || !value->dims[i].IsConst() ||
         value->dims[i].value() > kMost) {
-      return absl::UnimplementedError(
-          absl::StrCat("a diagonal \"", term, "\" of shape ", DimsText(value->dims)));
+      return Unimplemented("a diagonal \"", term, "\" of shape ", DimsText(value->dims));
     }
     char fresh = 'A';
     while (absl::StrContains(absl::StrJoin(terms, ""), fresh)) ++fresh;
@@ -529,8 +527,7 @@ absl::Status Einsum(OnnxNode& node) {
   std::vector<std::string> terms = absl::StrSplit(sides.first, ',');
   std::vector<std::string> inputs(node.node.input().begin(), node.node.input().end());
   if (count < 2 || static_cast<int>(terms.size()) != count) {
-    return absl::UnimplementedError(
-        absl::StrCat("equation \"", text, "\" of ", count, " inputs, want two or more"));
+    return Unimplemented("equation \"", text, "\" of ", count, " inputs, want two or more");
   }
   int64_t most = 0;
   for (size_t i = 0; i < terms.size(); ++i) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "base/errors.h"
 #include "base/status_macros.h"
 #include "tools/convert/onnx/model/graph.h"
 #include "tools/convert/onnx/operators/layers.h"
@@ -73,7 +74,7 @@ absl::Status Softmax(OnnxNode& node) {
 absl::StatusOr<std::vector<int>> ReducedAxes(const OnnxNode& node, int rank) {
   std::vector<int64_t> stated = IntsAttribute(node.node, "axes");
   if (node.Has(1)) {
-    if (node.constant(1) == nullptr) return absl::UnimplementedError("axes that are computed");
+    if (node.constant(1) == nullptr) return Unimplemented("axes that are computed");
     ASSIGN_OR_RETURN(stated, node.constant(1)->ToInts());
   }
   if (stated.empty() && IntAttribute(node.node, "noop_with_empty_axes", 0) == 0) {
@@ -172,7 +173,7 @@ absl::Status Reduce(OnnxNode& node, Reduction kind) {
   if (kind == Reduction::kSum && node.across_rows) node.graph.MarkRowSum(node.output());
   if (node.graph.IsInteger(node.node.input(0)) &&
       (kind == Reduction::kMean || kind == Reduction::kL2)) {
-    return absl::UnimplementedError("of integers, whose result ONNX rounds");
+    return Unimplemented("of integers, whose result ONNX rounds");
   }
   ASSIGN_OR_RETURN(std::string tensor, node.graph.PlainAlong(x, axes));
   if (kind == Reduction::kSumSquare || kind == Reduction::kL2) {
@@ -379,7 +380,7 @@ absl::Status NormalisePerChannel(OnnxNode& node, const OnnxValue& x, const std::
   std::vector<std::string> bottoms = {normal.centred, normal.factor};
   for (int i = 1; i < 3; ++i) {
     ASSIGN_OR_RETURN(OnnxValue parameter, node.value(i));
-    if (parameter.rank() != 1) return absl::InvalidArgumentError("want a value per channel");
+    if (parameter.rank() != 1) return InvalidArgument("want a value per channel");
     for (int axis = 2; axis < x.rank(); ++axis) parameter = WithAxis(std::move(parameter), 1);
     ASSIGN_OR_RETURN(bottoms.emplace_back(), node.graph.Plain(parameter));
   }
@@ -389,7 +390,7 @@ absl::Status NormalisePerChannel(OnnxNode& node, const OnnxValue& x, const std::
 // Per row and channel.
 absl::Status InstanceNormalization(OnnxNode& node) {
   ASSIGN_OR_RETURN(const OnnxValue x, node.value(0));
-  if (x.rank() < 3) return absl::UnimplementedError(absl::StrCat("of shape ", DimsText(x.dims)));
+  if (x.rank() < 3) return Unimplemented("of shape ", DimsText(x.dims));
   return NormalisePerChannel(node, x, AxesFrom(2, x.rank()));
 }
 
@@ -408,11 +409,11 @@ absl::Status MeanVarianceNormalization(OnnxNode& node) {
 absl::Status NormaliseByRows(OnnxNode& node, const OnnxValue& x) {
   for (const int i : {3, 4}) {
     const Constant* const own = node.constant(i);
-    if (own == nullptr) return absl::UnimplementedError("training_mode 1: computed statistics");
+    if (own == nullptr) return Unimplemented("training_mode 1: computed statistics");
     ASSIGN_OR_RETURN(const std::vector<float> values, own->ToFloats());
     const auto is_first = [&](float value) { return value == (i == 3 ? 0.0f : 1.0f); };
     if (!std::all_of(values.begin(), values.end(), is_first)) {
-      return absl::UnimplementedError(
+      return Unimplemented(
           "training_mode 1, beside statistics that were gathered: call eval() before the export");
     }
   }
@@ -423,19 +424,18 @@ absl::Status NormaliseByRows(OnnxNode& node, const OnnxValue& x) {
 
 absl::Status BatchNormalization(OnnxNode& node) {
   ASSIGN_OR_RETURN(OnnxValue x, node.value(0));
-  if (x.rank() < 2) return absl::UnimplementedError(absl::StrCat("of shape ", DimsText(x.dims)));
+  if (x.rank() < 2) return Unimplemented("of shape ", DimsText(x.dims));
   if (IntAttribute(node.node, "training_mode", 0) != 0) return NormaliseByRows(node, x);
   ChannelNorm norm;
   norm.eps = FloatAttribute(node.node, "epsilon", 1e-5f);
   std::vector<float>* const parts[] = {&norm.gamma, &norm.beta, &norm.mean, &norm.var};
   for (int i = 0; i < 4; ++i) {
     const Constant* constant = node.constant(i + 1);
-    if (constant == nullptr) return absl::UnimplementedError("parameters that are computed");
+    if (constant == nullptr) return Unimplemented("parameters that are computed");
     ASSIGN_OR_RETURN(*parts[i], constant->ToFloats());
     if (x.rank() < 2 || x.dims[1] != Dim::Of(static_cast<int64_t>(parts[i]->size()))) {
-      return absl::InvalidArgumentError(absl::StrCat("input ", i + 1, ": ", parts[i]->size(),
-                                                     " values, want one per channel of ",
-                                                     DimsText(x.dims)));
+      return InvalidArgument("input ", i + 1, ": ", parts[i]->size(),
+                             " values, want one per channel of ", DimsText(x.dims));
     }
   }
   const std::vector<int> order = TensorOrder(node.graph, x), back = Inverse(order);

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/errors.h"
 #include "base/status_macros.h"
 #include "tools/convert/onnx/model/graph.h"
 #include "tools/convert/onnx/operators/layers.h"
@@ -41,7 +42,7 @@ absl::Status ReadActivations(const OnnxNode& node, Recurrent& net) {
   for (const onnx::AttributeProto& attribute : node.node.attribute()) {
     if (attribute.name() == "clip" || attribute.name() == "input_forget") {
       if (attribute.name() == "input_forget" && attribute.i() == 0) continue;
-      return absl::UnimplementedError(absl::StrCat("attribute ", attribute.name()));
+      return Unimplemented("attribute ", attribute.name());
     }
     if (attribute.name() != "activations") continue;
     const std::vector<std::string> found(attribute.strings().begin(), attribute.strings().end());
@@ -52,7 +53,7 @@ absl::Status ReadActivations(const OnnxNode& node, Recurrent& net) {
       wanted.emplace_back(relu ? "Relu" : "Tanh");
       if (net.cell == Cell::kLstm) wanted.emplace_back("Tanh");
     }
-    if (found != wanted) return absl::UnimplementedError("activations other than the usual");
+    if (found != wanted) return Unimplemented("activations other than the usual");
     if (relu) net.activation = "relu";
   }
   return absl::OkStatus();
@@ -62,11 +63,11 @@ absl::StatusOr<Recurrent> ReadRecurrent(OnnxNode& node, Cell cell) {
   Recurrent net{.cell = cell, .gates = cell == Cell::kLstm ? 4 : cell == Cell::kGru ? 3 : 1};
   const Constant *w = node.constant(1), *r = node.constant(2), *bias = node.constant(3);
   if (w == nullptr || r == nullptr || (node.Has(3) && bias == nullptr)) {
-    return absl::UnimplementedError("weights that are computed");
+    return Unimplemented("weights that are computed");
   }
   if (w->dims.size() != 3 || r->dims.size() != 3 || w->uniform || r->uniform) {
-    return absl::InvalidArgumentError(absl::StrCat("weights of shapes ", DimsText(w->dims), " and ",
-                                                   DimsText(r->dims), ", want 3 dimensions"));
+    return InvalidArgument("weights of shapes ", DimsText(w->dims), " and ", DimsText(r->dims),
+                           ", want 3 dimensions");
   }
   const std::string direction = StringAttribute(node.node, "direction", "forward");
   net.backwards = {direction == "reverse"};
@@ -78,12 +79,11 @@ absl::StatusOr<Recurrent> ReadRecurrent(OnnxNode& node, Cell cell) {
   if (w->sizes() != std::vector<int64_t>{directions, rows, net.k} ||
       r->sizes() != std::vector<int64_t>{directions, rows, net.n} ||
       (bias != nullptr && bias->sizes() != std::vector<int64_t>{directions, 2 * rows})) {
-    return absl::InvalidArgumentError(absl::StrCat("weights of shapes ", DimsText(w->dims), " and ",
-                                                   DimsText(r->dims), ", want [", directions, ", ",
-                                                   net.gates, "*n, k] and [", directions, ", ",
-                                                   net.gates, "*n, n], and biases for them"));
+    return InvalidArgument("weights of shapes ", DimsText(w->dims), " and ", DimsText(r->dims),
+                           ", want [", directions, ", ", net.gates, "*n, k] and [", directions,
+                           ", ", net.gates, "*n, n], and biases for them");
   }
-  if (node.Has(7)) return absl::UnimplementedError("peepholes");
+  if (node.Has(7)) return Unimplemented("peepholes");
   ASSIGN_OR_RETURN(const std::vector<float> all_w, w->ToFloats());
   ASSIGN_OR_RETURN(const std::vector<float> all_r, r->ToFloats());
   std::vector<float> all_bias(static_cast<size_t>(directions * 2 * rows), 0.0f);
@@ -119,7 +119,7 @@ absl::StatusOr<std::string> FirstState(OnnxNode& node, const Recurrent& net, int
   if (node.constant(input) != nullptr && IsZero(*node.constant(input))) return std::string();
   ASSIGN_OR_RETURN(OnnxValue x, node.value(input));
   const int axis = net.batch_first ? 1 : 0;
-  if (x.rank() != 3) return absl::InvalidArgumentError("a first state without 3 dimensions");
+  if (x.rank() != 3) return InvalidArgument("a first state without 3 dimensions");
   ASSIGN_OR_RETURN(x, PickAlong(node, x, axis, {d}, node.Scratch("first")));
   return node.graph.PlainAlong(WithoutAxis(std::move(x), axis), {1});
 }
@@ -341,20 +341,20 @@ template <Cell cell>
 absl::Status Run(OnnxNode& node) {
   ASSIGN_OR_RETURN(Recurrent net, ReadRecurrent(node, cell));
   ASSIGN_OR_RETURN(OnnxValue x, node.value(0));  // [steps, rows, k]
-  if (x.rank() != 3) return absl::InvalidArgumentError(absl::StrCat("shape ", DimsText(x.dims)));
+  if (x.rank() != 3) return InvalidArgument("shape ", DimsText(x.dims));
   if (!net.batch_first) x = MoveAxis(std::move(x), 1, 0);
   constexpr int64_t kMostSteps = 1024;
   if (!x.dims[1].IsConst()) {
-    return absl::InvalidArgumentError("the number of steps is not known; --dims can state it");
+    return InvalidArgument("the number of steps is not known; --dims can state it");
   }
   net.steps = x.dims[1].value();
   if (net.steps < 1 || net.steps > kMostSteps) {
-    return absl::UnimplementedError(absl::StrCat(net.steps, " steps, want 1 to ", kMostSteps));
+    return Unimplemented(net.steps, " steps, want 1 to ", kMostSteps);
   }
   ASSIGN_OR_RETURN(const std::string in, node.graph.PlainAlong(x, {1, 2}));
   if (node.Has(4)) {
     ASSIGN_OR_RETURN(const OnnxValue lengths, node.value(4));
-    if (lengths.rank() != 1) return absl::InvalidArgumentError("sequence_lens is no vector");
+    if (lengths.rank() != 1) return InvalidArgument("sequence_lens is no vector");
     if (lengths.dims[0].IsAds()) x.dims[0] = lengths.dims[0];
     ASSIGN_OR_RETURN(net.lengths, node.graph.Plain(WithAxis(lengths, 1)));
   }

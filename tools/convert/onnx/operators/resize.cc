@@ -7,7 +7,7 @@
 #include <string>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
+#include "base/errors.h"
 #include "base/status_macros.h"
 #include "tools/convert/onnx/model/graph.h"
 #include "tools/convert/onnx/operators/layers.h"
@@ -29,7 +29,7 @@ absl::StatusOr<double> Coordinate(const std::string& mode, double i, double from
   if (mode == "tf_half_pixel_for_nn") return (i + 0.5) / scale;
   if (mode == "align_corners") {
     if (std::fabs(from * scale - to) > 1e-3) {
-      return absl::UnimplementedError("align_corners to a size that is no whole number");
+      return Unimplemented("align_corners to a size that is no whole number");
     }
     return to > 1 ? i * (from - 1) / (to - 1) : 0;
   }
@@ -41,7 +41,7 @@ absl::StatusOr<double> Coordinate(const std::string& mode, double i, double from
     return to > 1 ? start * (from - 1) + i * (end - start) * (from - 1) / (to - 1)
                   : 0.5 * (start + end) * (from - 1);
   }
-  return absl::UnimplementedError(absl::StrCat("coordinate_transformation_mode ", mode));
+  return Unimplemented("coordinate_transformation_mode ", mode);
 }
 
 absl::StatusOr<int64_t> Nearest(const std::string& mode, double x) {
@@ -49,7 +49,7 @@ absl::StatusOr<int64_t> Nearest(const std::string& mode, double x) {
   if (mode == "round_prefer_ceil") return static_cast<int64_t>(std::floor(x + 0.5));
   if (mode == "floor") return static_cast<int64_t>(std::floor(x));
   if (mode == "ceil") return static_cast<int64_t>(std::ceil(x));
-  return absl::UnimplementedError(absl::StrCat("nearest_mode ", mode));
+  return Unimplemented("nearest_mode ", mode);
 }
 
 // Of the inputs one before to two behind a place, by its distance from the one before it.
@@ -63,11 +63,11 @@ absl::Status CheckRequest(const onnx::NodeProto& node, const ResizeRequest& requ
   if ((!request.sizes.empty() && request.sizes.size() != rank) ||
       (!request.scales.empty() && request.scales.size() != rank) ||
       request.sizes.empty() == request.scales.empty()) {
-    return absl::InvalidArgumentError("want scales or sizes, one per dimension");
+    return InvalidArgument("want scales or sizes, one per dimension");
   }
   if (FindAttribute(node, "axes") != nullptr || IntAttribute(node, "antialias", 0) != 0 ||
       StringAttribute(node, "keep_aspect_ratio_policy", "stretch") != std::string("stretch")) {
-    return absl::UnimplementedError("axes, antialias or keep_aspect_ratio_policy");
+    return Unimplemented("axes, antialias or keep_aspect_ratio_policy");
   }
   return absl::OkStatus();
 }
@@ -116,12 +116,11 @@ absl::StatusOr<ResizedAxis> ResizeAxis(const onnx::NodeProto& node, int64_t opse
   const double wanted = request.sizes.empty() ? std::floor(static_cast<double>(from) * scale)
                                               : static_cast<double>(request.sizes[place]);
   if (!(scale > 0) || !(wanted >= 1) || wanted * static_cast<double>(from) > kMostWeights) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("dimension ", axis, " of ", from, " times ", scale));
+    return InvalidArgument("dimension ", axis, " of ", from, " times ", scale);
   }
   double start = 0, end = 1;
   if (coordinates == "tf_crop_and_resize") {
-    if (request.roi.size() != 2 * all) return absl::InvalidArgumentError("want a roi");
+    if (request.roi.size() != 2 * all) return InvalidArgument("want a roi");
     start = double{request.roi[place]};
     end = double{request.roi[all + place]};
   }
@@ -134,7 +133,7 @@ absl::StatusOr<ResizedAxis> ResizeAxis(const onnx::NodeProto& node, int64_t opse
     ASSIGN_OR_RETURN(const double x,
                      Coordinate(coordinates, static_cast<double>(i), static_cast<double>(from),
                                 wanted, scale, start, end));
-    if (!(std::fabs(x) < 1e9)) return absl::InvalidArgumentError("a roi that cannot be");
+    if (!(std::fabs(x) < 1e9)) return InvalidArgument("a roi that cannot be");
     if (coordinates == "tf_crop_and_resize" && (x < 0 || x > static_cast<double>(from - 1))) {
       out.bias[static_cast<size_t>(i)] = double{FloatAttribute(node, "extrapolation_value", 0)};
       continue;
@@ -149,7 +148,7 @@ absl::StatusOr<ResizedAxis> ResizeAxis(const onnx::NodeProto& node, int64_t opse
     } else if (mode == "cubic") {
       weights = CubicWeights(a, r);
     } else {
-      return absl::UnimplementedError(absl::StrCat("mode ", mode));
+      return Unimplemented("mode ", mode);
     }
     AddWeights(first - 1, weights, excludes && mode != "nearest", i, out);
   }
@@ -164,7 +163,7 @@ absl::StatusOr<ResizeRequest> RequestOf(OnnxNode& node, const OnnxValue& x) {
   const bool old = node.node.op_type() == "Upsample" || node.graph.opset() < 11;
   const auto floats = [&](int i) -> absl::StatusOr<std::vector<float>> {
     if (!node.Has(i)) return std::vector<float>();
-    if (node.constant(i) == nullptr) return absl::UnimplementedError("scales that are computed");
+    if (node.constant(i) == nullptr) return Unimplemented("scales that are computed");
     return node.constant(i)->ToFloats();
   };
   if (old && node.node.op_type() == "Upsample" && node.graph.opset() < 9) {
@@ -175,20 +174,20 @@ absl::StatusOr<ResizeRequest> RequestOf(OnnxNode& node, const OnnxValue& x) {
   if (old) return request;
   ASSIGN_OR_RETURN(request.roi, floats(1));
   if (!node.Has(3)) return request;
-  if (node.constant(3) == nullptr) return absl::UnimplementedError("sizes that are computed");
+  if (node.constant(3) == nullptr) return Unimplemented("sizes that are computed");
   ASSIGN_OR_RETURN(const Dims sizes, node.constant(3)->ToDims());
   if (static_cast<int>(sizes.size()) != x.rank()) {
-    return absl::InvalidArgumentError("want a size per dimension");
+    return InvalidArgument("want a size per dimension");
   }
   for (int d = 0; d < x.rank(); ++d) {
     if (!sizes[static_cast<size_t>(d)].IsConst() && sizes[static_cast<size_t>(d)] != x.dims[d]) {
-      return absl::UnimplementedError("another number of rows");
+      return Unimplemented("another number of rows");
     }
     // Rows stay as they are; their number is not looked at.
     request.sizes.push_back(x.dims[d].IsConst() ? sizes[static_cast<size_t>(d)].value() : 0);
     if (!x.dims[d].IsConst() && sizes[static_cast<size_t>(d)].IsConst()) {
-      return absl::UnimplementedError(absl::StrCat("a number of rows that is fixed to ",
-                                                   sizes[static_cast<size_t>(d)].value()));
+      return Unimplemented("a number of rows that is fixed to ",
+                           sizes[static_cast<size_t>(d)].value());
     }
   }
   return request;
@@ -203,7 +202,7 @@ absl::Status Resize(OnnxNode& node) {
     if (!x.dims[axis].IsConst()) {
       if (!request.scales.empty() && static_cast<int>(request.scales.size()) == rank &&
           request.scales[static_cast<size_t>(axis)] != 1) {
-        return absl::UnimplementedError("another number of rows");
+        return Unimplemented("another number of rows");
       }
       continue;
     }

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/errors.h"
 #include "base/status_macros.h"
 #include "tools/convert/onnx/model/graph.h"
 #include "tools/convert/onnx/operators/layers.h"
@@ -78,8 +79,7 @@ absl::Status StepOfRows(OnnxNode& node, const OnnxValue& x, const std::string& p
     place = WithoutAxis(std::move(place), 1);
   }
   if (place.rank() != (several ? 2 : 1)) {
-    return absl::UnimplementedError(several ? "places that are no matrix"
-                                            : "places that are no vector");
+    return Unimplemented(several ? "places that are no matrix" : "places that are no vector");
   }
   const Dims found_dims = place.dims;
   RETURN_IF_ERROR(WantNoRows(x, 1));
@@ -109,8 +109,7 @@ absl::Status GatherOfRows(OnnxNode& node, const RowNumbers& rows) {
   ASSIGN_OR_RETURN(const OnnxValue x, node.value(0));
   if (IntAttribute(node.node, "axis", 0) != 0 || rows.plus.empty() || rows.dims.size() > 2 ||
       rows.dims[0] != rows.count || x.dims[0].IsConst() || x.dims[0].value() != rows.scale) {
-    return absl::UnimplementedError(
-        absl::StrCat("numbers of rows, times ", rows.scale, ", of shape ", DimsText(x.dims)));
+    return Unimplemented("numbers of rows, times ", rows.scale, ", of shape ", DimsText(x.dims));
   }
   ASSIGN_OR_RETURN(const std::string in, node.graph.PlainAlong(x, {0}));
   // The user's row and those of the ads are numbered alike.
@@ -266,11 +265,10 @@ absl::StatusOr<Placed> PlacedValues(OnnxNode& node, RowNumbers rows) {
   if (rows.beside.empty() || rows.beside.size() >= x.dims.size() || x.dims[0] != rows.count ||
       rows.dims[0] != rows.count || !whole.has_value() ||
       StringAttribute(node.node, "reduction", "none") != "none") {
-    return absl::UnimplementedError(
-        absl::StrCat("numbers of rows beside others for shape ", DimsText(x.dims)));
+    return Unimplemented("numbers of rows beside others for shape ", DimsText(x.dims));
   }
   if (value.dims.size() != rows.dims.size() - 1 + x.dims.size() - 1 - rows.beside.size())
-    return absl::InvalidArgumentError("values of another rank");
+    return InvalidArgument("values of another rank");
   DropWhole(rows, x.dims);
   const size_t depth = rows.beside.size();
   Placed placed{.axis = 1};
@@ -333,8 +331,8 @@ absl::Status ScatterAtComputed(OnnxNode& node, const RowNumbers& rows) {
   if (places > 2 || x.rank() < 2 || x.dims[0] != rows.count || !x.dims[1].IsConst() ||
       update.rank() != static_cast<int>(places) + x.rank() - 2 ||
       (reduction != "none" && reduction != "add")) {
-    return absl::UnimplementedError(absl::StrCat("numbers of rows and places of shape ",
-                                                 DimsText(rows.dims), " for ", DimsText(x.dims)));
+    return Unimplemented("numbers of rows and places of shape ", DimsText(rows.dims), " for ",
+                         DimsText(x.dims));
   }
   index = WithoutAxis(std::move(index), static_cast<int>(places));
   if (places == 1 && rows.dims[0] == rows.count) {
@@ -377,11 +375,9 @@ absl::Status ScatterAtConstants(OnnxNode& node, const Constant& indices) {
   if (rank < 1 || indices.dims.back() != Dim::Of(1) || x.rank() < 1 || !x.dims[0].IsConst() ||
       x.dims[0].value() > kMostPlaces || places.empty() ||
       StringAttribute(node.node, "reduction", "none") != "none") {
-    return absl::UnimplementedError(
-        absl::StrCat("indices of shape ", DimsText(indices.dims), " for ", DimsText(x.dims)));
+    return Unimplemented("indices of shape ", DimsText(indices.dims), " for ", DimsText(x.dims));
   }
-  if (value.rank() != rank - 1 + x.rank() - 1)
-    return absl::InvalidArgumentError("values of another rank");
+  if (value.rank() != rank - 1 + x.rank() - 1) return InvalidArgument("values of another rank");
   Placed placed{.x = x};
   placed.from.assign(static_cast<size_t>(x.dims[0].value()), -1);
   for (size_t i = 0; i < places.size(); ++i) {
@@ -426,7 +422,7 @@ absl::StatusOr<bool> ConvertRowNumbers(OnnxNode& node) {
   if (op == "Range" && limit != nullptr && !limit->is_float && limit->elements() == 1 &&
       (limit->dim(0) == Dim::Ads() || limit->dim(0) == Dim::Users())) {
     if (!IsNumber(node.constant(0), 0) || !IsNumber(node.constant(2), 1)) {
-      return absl::UnimplementedError("numbers of rows that do not start with 0, one by one");
+      return Unimplemented("numbers of rows that do not start with 0, one by one");
     }
     node.graph.SetRowNumbers(node.output(), {.count = limit->dim(0), .dims = {limit->dim(0)}});
     return true;
@@ -443,7 +439,7 @@ absl::StatusOr<bool> ConvertRowNumbers(OnnxNode& node) {
   }
   if (at < 0) return false;
   if (at > 1 && op != "Concat") {
-    return absl::UnimplementedError("computes with numbers of rows");
+    return Unimplemented("computes with numbers of rows");
   }
   RowNumbers rows = *node.graph.FindRowNumbers(node.node.input(at));
   const Constant* const other = at > 1 ? nullptr : node.constant(1 - at);
@@ -453,7 +449,7 @@ absl::StatusOr<bool> ConvertRowNumbers(OnnxNode& node) {
     return true;
   }
   if (rows.shape_only && op != "Add") {
-    return absl::UnimplementedError("computes with numbers of rows");
+    return Unimplemented("computes with numbers of rows");
   }
   if (op == "Gather" && at == 1) {
     RETURN_IF_ERROR(GatherOfRows(node, rows));
@@ -463,7 +459,7 @@ absl::StatusOr<bool> ConvertRowNumbers(OnnxNode& node) {
     ASSIGN_OR_RETURN(const OnnxValue x, node.value(0));
     if (x.rank() < 2 || x.dims[0] != rows.count || rows.dims[0] != rows.count ||
         IntAttribute(node.node, "batch_dims", 0) != 0)
-      return absl::UnimplementedError(absl::StrCat("numbers of rows for shape ", DimsText(x.dims)));
+      return Unimplemented("numbers of rows for shape ", DimsText(x.dims));
     RETURN_IF_ERROR(StepOfRows(node, x, rows.plus));
     return true;
   }
@@ -490,7 +486,7 @@ absl::StatusOr<bool> ConvertRowNumbers(OnnxNode& node) {
     rows.shape_only = true;
   } else if (op != "Identity" &&
              (op != "Cast" || IntAttribute(node.node, "to", 0) != onnx::TensorProto::INT64)) {
-    return absl::UnimplementedError("computes with numbers of rows");
+    return Unimplemented("computes with numbers of rows");
   }
   node.graph.SetRowNumbers(node.output(), std::move(rows));
   return true;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "base/errors.h"
 #include "base/status_macros.h"
 #include "tools/convert/onnx/model/graph.h"
 #include "tools/convert/onnx/operators/layers.h"
@@ -72,7 +73,7 @@ absl::Status Hardmax(OnnxNode& node) {
   ASSIGN_OR_RETURN(const int axis,
                    WantAxis(IntAttribute(node.node, "axis", flattens ? 1 : -1), x.rank()));
   if (flattens && axis + 1 != x.rank()) {
-    return absl::UnimplementedError("an axis other than the last before operator set 13");
+    return Unimplemented("an axis other than the last before operator set 13");
   }
   RETURN_IF_ERROR(WantNoRows(x, axis));
   ASSIGN_OR_RETURN(const std::string in, node.graph.PlainAlong(x, {axis}));
@@ -98,7 +99,7 @@ absl::Status TopK(OnnxNode& node) {
   const int64_t n = x.dims[axis].value();
   const int64_t k = counts.empty() ? IntAttribute(node.node, "k", 0) : counts[0];
   if (k < 1 || k > n || n > kMostPairs) {
-    return absl::UnimplementedError(absl::StrCat("the best ", k, " of ", n));
+    return Unimplemented("the best ", k, " of ", n);
   }
   const int rows = RowAxis(x.dims), along = axis < rows ? axis + 1 : axis;
   OnnxValue view = MoveAxis(x, rows, 0);
@@ -123,12 +124,12 @@ std::string FromFront(absl::string_view index, int64_t size) {
 absl::Status OneHot(OnnxNode& node) {
   ASSIGN_OR_RETURN(OnnxValue x, node.value(0));
   if (node.constant(1) == nullptr || node.constant(2) == nullptr) {
-    return absl::UnimplementedError("a depth or values that are computed");
+    return Unimplemented("a depth or values that are computed");
   }
   ASSIGN_OR_RETURN(const std::vector<int64_t> depth, node.constant(1)->ToInts());
   ASSIGN_OR_RETURN(const std::vector<float> values, node.constant(2)->ToFloats());
   if (depth.size() != 1 || values.size() != 2 || depth[0] < 1 || depth[0] > kMostPairs) {
-    return absl::UnimplementedError("a depth or values that cannot be");
+    return Unimplemented("a depth or values that cannot be");
   }
   ASSIGN_OR_RETURN(const int axis, WantAxis(IntAttribute(node.node, "axis", -1), x.rank() + 1));
   x = WithAxis(std::move(x), axis);
@@ -145,7 +146,7 @@ absl::Status OneHot(OnnxNode& node) {
 absl::Status PickUser(OnnxNode& node, OnnxValue x, int axis, const Constant& indices) {
   ASSIGN_OR_RETURN(const std::vector<int64_t> picks, indices.ToInts());
   if (picks.size() != 1 || (picks[0] != 0 && picks[0] != -1)) {
-    return absl::UnimplementedError(absl::StrCat("picks rows of the user, who has one"));
+    return Unimplemented("picks rows of the user, who has one");
   }
   node.Set(indices.dims.empty() ? WithoutAxis(std::move(x), axis) : std::move(x));
   return absl::OkStatus();
@@ -166,7 +167,7 @@ absl::Status LookUpComputed(OnnxNode& node) {
   const int64_t count = table.dims[0].value();
   const auto ads = [](const Dim& d) { return d.IsAds() || d.IsUnknown(); };
   if (std::any_of(table.dims.begin(), table.dims.end(), ads) || (constant && count > kMostRows)) {
-    return absl::UnimplementedError(
+    return Unimplemented(
         "indices that are computed; a table is looked up by ids that are an input");
   }
   if (const std::string* input = node.graph.RoundedFrom(node.node.input(1))) {
@@ -241,7 +242,7 @@ absl::Status Gather(OnnxNode& node) {
   ASSIGN_OR_RETURN(const std::vector<int64_t> picks, indices->ToInts());
   RETURN_IF_ERROR(WantNumber(x, axis));
   if (picks.empty()) {
-    return absl::UnimplementedError(absl::StrCat("indices of shape ", DimsText(indices->dims)));
+    return Unimplemented("indices of shape ", DimsText(indices->dims));
   }
   ASSIGN_OR_RETURN(OnnxValue part, PickAlong(node, x, axis, picks, node.Top()));
   if (indices->dims.size() > 1) {
@@ -259,7 +260,7 @@ absl::Status GatherElements(OnnxNode& node) {
   ASSIGN_OR_RETURN(OnnxValue index, node.value(1));
   ASSIGN_OR_RETURN(const int axis, WantAxis(IntAttribute(node.node, "axis", 0), x.rank()));
   RETURN_IF_ERROR(WantNoRows(x, axis));
-  if (index.rank() != x.rank()) return absl::InvalidArgumentError("indices of another rank");
+  if (index.rank() != x.rank()) return InvalidArgument("indices of another rank");
   for (int d = 0; d < x.rank(); ++d) {
     if (d == axis || x.dims[d] == index.dims[d]) continue;
     if (x.dims[d].IsUsers() && index.dims[d].IsAds()) continue;
@@ -270,7 +271,7 @@ absl::Status GatherElements(OnnxNode& node) {
     const std::string shapes =
         absl::StrCat("indices of shape ", DimsText(index.dims), " for ", DimsText(x.dims));
     const bool rows = x.dims[d].IsConst() != index.dims[d].IsConst();
-    return rows ? ExampleRows(shapes) : absl::UnimplementedError(shapes);
+    return rows ? ExampleRows(shapes) : Unimplemented(shapes);
   }
   const int rows = RowAxis(index.dims), along = axis < rows ? axis + 1 : axis;
   x = MoveAxis(std::move(x), rows, 0);
@@ -331,11 +332,10 @@ absl::Status ScatterElements(OnnxNode& node) {
   }
   if (!fits || update.dims[axis] != index.dims[axis] || !index.dims[axis].IsConst() ||
       (reduction != "none" && reduction != "add")) {
-    return absl::UnimplementedError(
-        absl::StrCat("indices of shape ", DimsText(index.dims), " for ", DimsText(x.dims)));
+    return Unimplemented("indices of shape ", DimsText(index.dims), " for ", DimsText(x.dims));
   }
   if (reduction == "none" && LosesSums(node, index, axis)) {
-    return absl::UnimplementedError(
+    return Unimplemented(
         "zeros with entries in their places, which are added: the export of scatter_add or "
         "index_add before operator set 16, which loses all but one of a place's entries; export it "
         "with a newer one");
@@ -353,7 +353,7 @@ absl::Status NonZero(OnnxNode& node) {
   ASSIGN_OR_RETURN(const OnnxValue x, node.value(0));
   const Constant* mask = node.graph.ConstantBehind(x.tensor);
   if (mask == nullptr || x.rank() < 2 || x.axes[0] >= 0) {
-    return absl::UnimplementedError("of values that are computed");
+    return Unimplemented("of values that are computed");
   }
   const std::vector<int64_t> sizes = mask->sizes();
   std::vector<int64_t> strides(sizes.size(), 1), offsets = {0};
@@ -361,10 +361,10 @@ absl::Status NonZero(OnnxNode& node) {
   for (int d = 1; d < x.rank(); ++d) {
     const int axis = x.axes[d];
     const bool repeated = axis < 0 || sizes[static_cast<size_t>(axis)] == 1;
-    if (!x.dims[d].IsConst()) return absl::UnimplementedError("of a mask of unknown shape");
+    if (!x.dims[d].IsConst()) return Unimplemented("of a mask of unknown shape");
     if (engine::SaturatingMultiply(x.dims[d].value(), static_cast<int64_t>(offsets.size())) >
         kMaxElements) {
-      return absl::UnimplementedError("of a mask that is too large");
+      return Unimplemented("of a mask that is too large");
     }
     std::vector<int64_t> next;
     for (const int64_t offset : offsets) {
@@ -392,8 +392,7 @@ absl::Status GatherPlaces(OnnxNode& node, const Constant& indices) {
   const int64_t along = indices.dims.empty() ? 0 : indices.dims.back().value();
   const int rows = RowAxis(x.dims);
   if (each.empty() || along < 1 || along > rows) {
-    return absl::UnimplementedError(
-        absl::StrCat("indices of shape ", DimsText(indices.dims), " for ", DimsText(x.dims)));
+    return Unimplemented("indices of shape ", DimsText(indices.dims), " for ", DimsText(x.dims));
   }
   std::vector<int64_t> places(each.size() / static_cast<size_t>(along), 0);
   int64_t size = 1;
@@ -429,12 +428,11 @@ absl::Status GatherNd(OnnxNode& node) {
   }
   const RowMask* mask = node.Has(1) ? node.graph.FindMask(node.node.input(1)) : nullptr;
   if (mask == nullptr || IntAttribute(node.node, "batch_dims", 0) != 0) {
-    return absl::UnimplementedError("indices that are computed");
+    return Unimplemented("indices that are computed");
   }
   ASSIGN_OR_RETURN(const OnnxValue x, node.value(0));
   if (x.dims != mask->dims || x.dims[0].IsConst() || mask->places.empty()) {
-    return absl::UnimplementedError(
-        absl::StrCat("a mask of shape ", DimsText(mask->dims), " for ", DimsText(x.dims)));
+    return Unimplemented("a mask of shape ", DimsText(mask->dims), " for ", DimsText(x.dims));
   }
   std::vector<int> axes;
   int64_t width = 1;
@@ -456,18 +454,18 @@ absl::Status GatherNd(OnnxNode& node) {
 absl::Status Trilu(OnnxNode& node) {
   ASSIGN_OR_RETURN(const OnnxValue x, node.value(0));
   const int last = x.rank() - 1;
-  if (last < 1) return absl::InvalidArgumentError("want a matrix");
+  if (last < 1) return InvalidArgument("want a matrix");
   int64_t k = 0;
   if (node.Has(1)) {
     ASSIGN_OR_RETURN(const std::vector<int64_t> shift, Integers(node, 1, "k"));
-    if (shift.size() != 1) return absl::InvalidArgumentError("want one diagonal");
+    if (shift.size() != 1) return InvalidArgument("want one diagonal");
     k = shift[0];
   }
   RETURN_IF_ERROR(WantNoRows(x, last - 1));
   RETURN_IF_ERROR(WantNoRows(x, last));
   const int64_t rows = x.dims[last - 1].value(), columns = x.dims[last].value();
   if (engine::SaturatingMultiply(rows, columns) > kMostPairs)
-    return absl::UnimplementedError("a matrix that is too large");
+    return Unimplemented("a matrix that is too large");
   const bool upper = IntAttribute(node.node, "upper", 1) != 0;
   std::vector<float> kept;
   for (int64_t i = 0; i < rows * columns; ++i) {

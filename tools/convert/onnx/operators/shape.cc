@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "absl/strings/str_cat.h"
+#include "base/errors.h"
 #include "base/status_macros.h"
 #include "tools/convert/onnx/model/graph.h"
 #include "tools/convert/onnx/operators/layers.h"
@@ -46,8 +47,7 @@ absl::StatusOr<Dims> TargetDims(const OnnxNode& node, const Dims& from, const Co
       d = Dim::Of(1);
     } else if (d == Dim::Of(0) && keep_zero) {
       if (i >= static_cast<int64_t>(from.size())) {
-        return absl::InvalidArgumentError(
-            absl::StrCat("shape keeps dimension ", i, ", which ", DimsText(from), " lacks"));
+        return InvalidArgument("shape keeps dimension ", i, ", which ", DimsText(from), " lacks");
       }
       d = from[static_cast<size_t>(i)];
     } else if (i == 0 && !from.empty() && from[0].IsUsers() && d == Dim::Of(1)) {
@@ -62,8 +62,7 @@ absl::StatusOr<Dims> TargetDims(const OnnxNode& node, const Dims& from, const Co
   if (open >= 0) {
     const std::optional<Dim> rest = engine::Divide(Product(from), Product(to));
     if (!rest.has_value()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("shape ", DimsText(from), " does not fill ", DimsText(to)));
+      return InvalidArgument("shape ", DimsText(from), " does not fill ", DimsText(to));
     }
     to[open] = *rest;
   }
@@ -73,7 +72,7 @@ absl::StatusOr<Dims> TargetDims(const OnnxNode& node, const Dims& from, const Co
 absl::Status Reshape(OnnxNode& node) {
   ASSIGN_OR_RETURN(const OnnxValue x, node.value(0));
   const Constant* shape = node.constant(1);
-  if (shape == nullptr) return absl::UnimplementedError("a shape that is computed from values");
+  if (shape == nullptr) return Unimplemented("a shape that is computed from values");
   ASSIGN_OR_RETURN(Dims to, TargetDims(node, x.dims, *shape));
   const bool in_front = x.rank() > 0 && x.dims[0] == Dim::Ads();
   for (size_t d = 1; in_front && d < to.size(); ++d) {
@@ -103,8 +102,8 @@ absl::Status Squeeze(OnnxNode& node) {
   }
   for (auto axis = axes.rbegin(); axis != axes.rend(); ++axis) {
     if (x.dims[*axis] != Dim::Of(1) && !x.dims[*axis].IsUsers()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("axis ", *axis, " of shape ", DimsText(x.dims), ", want a dimension of 1"));
+      return InvalidArgument("axis ", *axis, " of shape ", DimsText(x.dims),
+                             ", want a dimension of 1");
     }
     x = WithoutAxis(std::move(x), *axis);
   }
@@ -136,8 +135,7 @@ absl::Status Transpose(OnnxNode& node) {
   std::sort(sorted.begin(), sorted.end());
   for (int64_t i = 0; i < std::max<int64_t>(x.rank(), static_cast<int64_t>(perm.size())); ++i) {
     if (i < static_cast<int64_t>(perm.size()) && sorted[static_cast<size_t>(i)] == i) continue;
-    return absl::InvalidArgumentError(
-        absl::StrCat("perm is no order of the ", x.rank(), " axes of ", DimsText(x.dims)));
+    return InvalidArgument("perm is no order of the ", x.rank(), " axes of ", DimsText(x.dims));
   }
   OnnxValue out{.tensor = x.tensor};
   for (const int64_t axis : perm) {
@@ -152,7 +150,7 @@ absl::Status Transpose(OnnxNode& node) {
 absl::Status Expand(OnnxNode& node) {
   ASSIGN_OR_RETURN(OnnxValue x, node.value(0));
   const Constant* shape = node.constant(1);
-  if (shape == nullptr) return absl::UnimplementedError("a shape that is computed from values");
+  if (shape == nullptr) return Unimplemented("a shape that is computed from values");
   ASSIGN_OR_RETURN(const Dims wanted, shape->ToDims());
   ASSIGN_OR_RETURN(x.dims, BroadcastDims(x.dims, wanted));
   x.axes.insert(x.axes.begin(), x.dims.size() - x.axes.size(), -1);
@@ -164,11 +162,10 @@ absl::Status Expand(OnnxNode& node) {
 // What is 1 is repeated by its reader; what is more is joined with itself.
 absl::Status Tile(OnnxNode& node) {
   ASSIGN_OR_RETURN(OnnxValue x, node.value(0));
-  if (node.constant(1) == nullptr) return absl::UnimplementedError("repeats that are computed");
+  if (node.constant(1) == nullptr) return Unimplemented("repeats that are computed");
   ASSIGN_OR_RETURN(const Dims repeats, node.constant(1)->ToDims());
   if (static_cast<int>(repeats.size()) != x.rank()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(repeats.size(), " repeats for shape ", DimsText(x.dims)));
+    return InvalidArgument(repeats.size(), " repeats for shape ", DimsText(x.dims));
   }
   for (int axis = 0; axis < x.rank(); ++axis) {
     const Dim times = repeats[static_cast<size_t>(axis)];
@@ -177,8 +174,8 @@ absl::Status Tile(OnnxNode& node) {
     const bool one = x.dims[axis] == Dim::Of(1) || x.dims[axis] == Dim::Users();
     const bool number = times.IsConst() && times.value() >= 1 && times.value() <= kMost;
     if (!(one ? number || times.IsAds() || times.IsUsers() : number && x.dims[axis].IsConst())) {
-      return absl::UnimplementedError(absl::StrCat(
-          "repeats axis ", axis, " of shape ", DimsText(x.dims), " ", times.ToString(), " times"));
+      return Unimplemented("repeats axis ", axis, " of shape ", DimsText(x.dims), " ",
+                           times.ToString(), " times");
     }
     if (one) {
       x.dims[axis] = times;
@@ -227,8 +224,8 @@ absl::Status JoinValues(OnnxNode& node, std::vector<OnnxValue> values, int axis)
   bool any_repeated = false;
   for (const OnnxValue& x : values) {
     if (x.rank() != rank) {
-      return absl::InvalidArgumentError(absl::StrCat("shapes ", DimsText(values[0].dims), " and ",
-                                                     DimsText(x.dims), " have different ranks"));
+      return InvalidArgument("shapes ", DimsText(values[0].dims), " and ", DimsText(x.dims),
+                             " have different ranks");
     }
     for (int d = 0; d < rank; ++d) {
       any_repeated |= node.graph.IsRepeated(x, d);
@@ -283,7 +280,7 @@ absl::Status JoinValues(OnnxNode& node, std::vector<OnnxValue> values, int axis)
     ASSIGN_OR_RETURN(std::string tensor, FullLike(node, x, values, dims));
     tensors.push_back(std::move(tensor));
     if (!dims[axis].IsConst()) {
-      return absl::UnimplementedError(
+      return Unimplemented(
           "joins rows of the request; heads of attention that are stacked so are taken apart by "
           "chunk(k, dim=0), not by split()");
     }
@@ -340,7 +337,7 @@ absl::Status Slice(OnnxNode& node) {
   ASSIGN_OR_RETURN(const std::vector<int64_t> steps, Integers(node, 4, "steps"));
   for (const auto* list : {&ends, &axes, &steps}) {
     if (list->size() == starts.size() || (list != &ends && list->empty())) continue;
-    return absl::InvalidArgumentError("starts, ends, axes and steps have different lengths");
+    return InvalidArgument("starts, ends, axes and steps have different lengths");
   }
   for (size_t i = 0; i < starts.size(); ++i) {
     ASSIGN_OR_RETURN(const int axis,
@@ -395,12 +392,12 @@ absl::Status Split(OnnxNode& node) {
 absl::Status CumSum(OnnxNode& node) {
   ASSIGN_OR_RETURN(const OnnxValue x, node.value(0));
   ASSIGN_OR_RETURN(const std::vector<int64_t> axes, Integers(node, 1, "axis"));
-  if (axes.size() != 1) return absl::InvalidArgumentError("want an axis");
+  if (axes.size() != 1) return InvalidArgument("want an axis");
   ASSIGN_OR_RETURN(const int axis, WantAxis(axes[0], x.rank()));
   RETURN_IF_ERROR(WantNoRows(x, axis));
   const int64_t n = x.dims[axis].value();
   constexpr int64_t kMost = 4096;
-  if (n > kMost) return absl::UnimplementedError(absl::StrCat("over ", n, " entries"));
+  if (n > kMost) return Unimplemented("over ", n, " entries");
   const bool exclusive = IntAttribute(node.node, "exclusive", 0) != 0;
   const bool reverse = IntAttribute(node.node, "reverse", 0) != 0;
   Dense sums{.weight = std::vector<float>(static_cast<size_t>(n * n), 0.0f), .sizes = {n, n}};
@@ -418,7 +415,7 @@ absl::StatusOr<std::vector<int64_t>> PaddedPlaces(const std::string& mode, int64
                                                   int64_t before, int64_t behind) {
   constexpr int64_t kMost = 1 << 16;
   if (std::abs(before) > kMost || std::abs(behind) > kMost || size + before + behind < 1) {
-    return absl::UnimplementedError(absl::StrCat("pads of ", before, " and ", behind));
+    return Unimplemented("pads of ", before, " and ", behind);
   }
   std::vector<int64_t> places;
   for (int64_t at = -before; at < size + behind; ++at) {
@@ -427,7 +424,7 @@ absl::StatusOr<std::vector<int64_t>> PaddedPlaces(const std::string& mode, int64
     if (outside && mode == "edge") place = at < 0 ? 0 : size - 1;
     if (outside && mode == "reflect") place = at < 0 ? -at : 2 * (size - 1) - at;
     if (place >= size || (place < 0 && mode != "constant")) {
-      return absl::UnimplementedError("reflects more than there is");
+      return Unimplemented("reflects more than there is");
     }
     places.push_back(place);
   }
@@ -439,16 +436,16 @@ absl::Status Pad(OnnxNode& node) {
   ASSIGN_OR_RETURN(const std::vector<int64_t> pads, Integers(node, 1, "pads"));
   ASSIGN_OR_RETURN(std::vector<int64_t> axes, Integers(node, 3, "axes"));
   for (int64_t axis = 0; !node.Has(3) && axis < x.rank(); ++axis) axes.push_back(axis);
-  if (pads.size() != 2 * axes.size()) return absl::InvalidArgumentError("pads of another length");
+  if (pads.size() != 2 * axes.size()) return InvalidArgument("pads of another length");
   const std::string mode = StringAttribute(node.node, "mode", "constant");
   if (mode != "constant" && mode != "edge" && mode != "reflect") {
-    return absl::UnimplementedError(absl::StrCat("mode ", mode));
+    return Unimplemented("mode ", mode);
   }
   float fill = FloatAttribute(node.node, "value", 0);
   if (node.Has(2)) {
-    if (node.constant(2) == nullptr) return absl::UnimplementedError("a value that is computed");
+    if (node.constant(2) == nullptr) return Unimplemented("a value that is computed");
     ASSIGN_OR_RETURN(const std::vector<float> values, node.constant(2)->ToFloats());
-    if (values.size() != 1) return absl::InvalidArgumentError("want one value");
+    if (values.size() != 1) return InvalidArgument("want one value");
     fill = values[0];
   }
   for (size_t i = 0; i < axes.size(); ++i) {
@@ -462,7 +459,7 @@ absl::Status Pad(OnnxNode& node) {
     std::vector<int64_t> inside;
     std::copy_if(places.begin(), places.end(), std::back_inserter(inside),
                  [](int64_t place) { return place >= 0; });
-    if (inside.empty()) return absl::UnimplementedError("leaves nothing of an axis");
+    if (inside.empty()) return Unimplemented("leaves nothing of an axis");
     ASSIGN_OR_RETURN(x, PickAlong(node, x, axis, inside, node.Scratch("inside")));
     if (inside.size() == places.size()) continue;
     // A size that is cut is negative.

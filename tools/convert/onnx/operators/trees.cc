@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
+#include "base/errors.h"
 #include "base/hash_map.h"
 #include "base/status_macros.h"
 #include "tools/convert/onnx/operators/layers.h"
@@ -97,15 +97,14 @@ absl::Status ForestWriter::Index() {
                          values_.floats_size(), thens_.ints_size(),    elses_.ints_size()};
   if (count == 0 || std::any_of(std::begin(lengths), std::end(lengths),
                                 [count](int length) { return length != count; })) {
-    return absl::InvalidArgumentError("lists of nodes of different lengths");
+    return InvalidArgument("lists of nodes of different lengths");
   }
   if (missing_.ints_size() != 0 && missing_.ints_size() != count) {
-    return absl::InvalidArgumentError("lists of nodes of different lengths");
+    return InvalidArgument("lists of nodes of different lengths");
   }
   for (int i = 0; i < count; ++i) {
     if (!index_.emplace(std::pair(trees_.ints(i), ids_.ints(i)), i).second) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("node ", ids_.ints(i), " of tree ", trees_.ints(i), " is there twice"));
+      return InvalidArgument("node ", ids_.ints(i), " of tree ", trees_.ints(i), " is there twice");
     }
   }
   states_.assign(static_cast<size_t>(count), State::kUnseen);
@@ -118,7 +117,7 @@ absl::StatusOr<ForestWriter::Place> ForestWriter::Child(int at, bool holds, int6
   const int64_t id = holds ? thens_.ints(at) : elses_.ints(at);
   const auto child = index_.find(std::pair(trees_.ints(at), id));
   if (child == index_.end()) {
-    return absl::InvalidArgumentError(absl::StrCat("no node ", id, " in tree ", trees_.ints(at)));
+    return InvalidArgument("no node ", id, " in tree ", trees_.ints(at));
   }
   return Grow(child->second, tree, depth + 1);
 }
@@ -128,7 +127,7 @@ absl::StatusOr<ForestWriter::Place> ForestWriter::Grow(int at, int64_t tree, int
   Place& place = places_[static_cast<size_t>(at)];
   if (state == State::kGrown) return place;
   if (state == State::kGrowing || depth > kMostDepth) {
-    return absl::InvalidArgumentError("a tree with a cycle, or one that is too deep");
+    return InvalidArgument("a tree with a cycle, or one that is too deep");
   }
   if (modes_.strings(at) == "LEAF") {
     leaves_.push_back({.tree = tree, .weights = {}});
@@ -159,7 +158,7 @@ absl::StatusOr<ForestWriter::Place> ForestWriter::AddSplit(int at, Place holds, 
     const Place up_to = Add({feature, Below(value), other, same, false});
     return Add({feature, value, up_to, other, equal && tracks});
   }
-  return absl::UnimplementedError(absl::StrCat("a decision of the kind ", mode));
+  return Unimplemented("a decision of the kind ", mode);
 }
 
 absl::Status ForestWriter::AddWeights() {
@@ -169,7 +168,7 @@ absl::Status ForestWriter::AddWeights() {
                              &weights = ListOf(node_, "target_weights");
   const int count = weights.floats_size();
   if (of.ints_size() != count || ids.ints_size() != count || to.ints_size() != count) {
-    return absl::InvalidArgumentError("lists of weights of different lengths");
+    return InvalidArgument("lists of weights of different lengths");
   }
   const bool mean = StringAttribute(node_, "aggregate_function", "SUM") == "AVERAGE";
   const float share = mean ? static_cast<float>(roots_.size()) : 1.0f;
@@ -180,9 +179,8 @@ absl::Status ForestWriter::AddWeights() {
             ? 0
             : places_[static_cast<size_t>(found->second)];
     if (place >= 0 || to.ints(i) < 0 || to.ints(i) >= outputs_) {
-      return absl::InvalidArgumentError(absl::StrCat("a weight of node ", ids.ints(i), " of tree ",
-                                                     of.ints(i), " for output ", to.ints(i),
-                                                     ", which is no leaf or no output"));
+      return InvalidArgument("a weight of node ", ids.ints(i), " of tree ", of.ints(i),
+                             " for output ", to.ints(i), ", which is no leaf or no output");
     }
     leaves_[static_cast<size_t>(-1 - place)].weights.emplace_back(to.ints(i),
                                                                   weights.floats(i) / share);
@@ -233,8 +231,7 @@ absl::StatusOr<std::vector<ulf::BlobData>> ForestWriter::Write() {
   const int base = ListOf(node_, "base_values").floats_size();
   constexpr int64_t kMostOutputs = 1 << 16;
   if (outputs_ < 1 || outputs_ > kMostOutputs || (base != 0 && base != outputs_)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(base, " base values for ", outputs_, " outputs"));
+    return InvalidArgument(base, " base values for ", outputs_, " outputs");
   }
   std::map<int64_t, int> first;  // Of each tree.
   for (int i = trees_.ints_size(); i-- > 0;) first[trees_.ints(i)] = i;
@@ -254,7 +251,7 @@ absl::StatusOr<std::vector<ulf::BlobData>> ForestWriter::Write() {
 
 absl::Status ConvertTrees(OnnxNode& node) {
   ASSIGN_OR_RETURN(const OnnxValue x, node.value(0));
-  if (x.rank() != 2) return absl::UnimplementedError("an input that is no matrix");
+  if (x.rank() != 2) return Unimplemented("an input that is no matrix");
   RETURN_IF_ERROR(WantNoRows(x, 1));
   ForestWriter forest(node.node);
   ASSIGN_OR_RETURN(std::vector<ulf::BlobData> weights, forest.Write());

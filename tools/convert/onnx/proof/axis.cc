@@ -5,6 +5,7 @@
 #include <functional>
 #include <utility>
 
+#include "base/errors.h"
 #include "base/status_macros.h"
 #include "tools/convert/onnx/model/constant.h"
 #include "tools/convert/onnx/proof/interpreter.h"
@@ -63,7 +64,7 @@ Results LossOf(const Call& c, const Array& x) {
       losses.push_back(0);
       continue;
     }
-    if (label < 0 || label >= classes) return absl::OutOfRangeError("a label that is no class");
+    if (label < 0 || label >= classes) return OutOfRange("a label that is no class");
     const double weight = c.Has(2) ? c.in[2]->at(label) : 1;
     losses.push_back(-weight * x.at((i / inner * classes + label) * inner + i % inner));
     total += losses.back();
@@ -123,7 +124,7 @@ Results Reduce(const Call& c, const std::function<double(const std::vector<doubl
   }
   std::vector<int64_t> ints;
   for (const double value : out) {
-    if (!(std::fabs(value) < 9e15)) return absl::UnimplementedError("a sum beyond 2^53");
+    if (!(std::fabs(value) < 9e15)) return Unimplemented("a sum beyond 2^53");
     ints.push_back(Wrap(x.type, static_cast<int64_t>(value)));
   }
   return One(Ints(x.type, dims, std::move(ints)));

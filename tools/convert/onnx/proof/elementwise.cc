@@ -4,7 +4,7 @@
 #include <cmath>
 #include <functional>
 
-#include "absl/strings/str_cat.h"
+#include "base/errors.h"
 #include "base/status_macros.h"
 #include "tools/convert/onnx/model/constant.h"
 #include "tools/convert/onnx/proof/interpreter.h"
@@ -18,7 +18,7 @@ template <typename Fn>
 Results Map(const Call& call, Fn fn) {
   const Array& x = *call.in[0];
   if (!x.is_float()) {
-    return absl::UnimplementedError(absl::StrCat(call.node.op_type(), " of integers"));
+    return Unimplemented(call.node.op_type(), " of integers");
   }
   std::vector<double> values = ValuesOf(x);
   for (double& value : values) value = call.Round(x.type, fn(value));
@@ -140,7 +140,7 @@ Results ThresholdedRelu(const Call& c) {
 }
 
 Results Not(const Call& c) {
-  if (c.in[0]->ints == nullptr) return absl::InvalidArgumentError("Not of floats");
+  if (c.in[0]->ints == nullptr) return InvalidArgument("Not of floats");
   return MapInts(c, onnx::TensorProto::BOOL, [](int64_t x) { return int64_t{x == 0}; });
 }
 Results Same(const Call& c) { return One(*c.in[0]); }
@@ -150,7 +150,7 @@ Results Dropout(const Call& c) {
     return c.Has(i) && c.in[i]->elements() == 1 && c.in[i]->at(0) == 0;
   };
   if (c.Has(2) && !is_zero(1) && !is_zero(2))
-    return absl::UnimplementedError("training_mode: its result is random");
+    return Unimplemented("training_mode: its result is random");
   return One(*c.in[0]);
 }
 
@@ -174,7 +174,7 @@ Results Cast(const Call& c) {
     case onnx::TensorProto::UINT16:
       break;
     default:
-      return absl::UnimplementedError(absl::StrCat("Cast to type ", to));
+      return Unimplemented("Cast to type ", to);
   }
   const auto count = static_cast<size_t>(x.elements());
   std::vector<int64_t> values(count);
@@ -189,7 +189,7 @@ Results Cast(const Call& c) {
     } else if (std::fabs(value) < 9e18) {
       values[i] = Wrap(to, static_cast<int64_t>(value));
     } else {
-      return absl::InvalidArgumentError(absl::StrCat(value, kNoInteger));
+      return InvalidArgument(value, kNoInteger);
     }
   }
   return One(Ints(to, x.dims, std::move(values)));
@@ -199,7 +199,7 @@ Results Clip(const Call& c) {
   double low = Attribute(c, "min", -INFINITY), high = Attribute(c, "max", INFINITY);
   for (size_t i = 1; i < 3; ++i) {
     if (!c.Has(i)) continue;
-    if (c.in[i]->elements() != 1) return absl::InvalidArgumentError("a bound of several values");
+    if (c.in[i]->elements() != 1) return InvalidArgument("a bound of several values");
     (i == 1 ? low : high) = c.in[i]->at(0);
   }
   return MapBoth(
@@ -221,12 +221,12 @@ struct Binary {
 };
 
 Results Pairwise(const Call& c, const Array& a, const Array& b, const Binary& op) {
-  if (a.type != b.type) return absl::InvalidArgumentError("the types of the inputs differ");
+  if (a.type != b.type) return InvalidArgument("the types of the inputs differ");
   ASSIGN_OR_RETURN(const Sizes dims, BroadcastSizes(a.dims, b.dims));
   ASSIGN_OR_RETURN(const int64_t count, CountOf(c, dims));
   const Sizes strides[] = {BroadcastStrides(a.dims, dims), BroadcastStrides(b.dims, dims)};
   if (a.is_float()) {
-    if (op.floats == nullptr) return absl::InvalidArgumentError("of floats");
+    if (op.floats == nullptr) return InvalidArgument("of floats");
     std::vector<double> values;
     values.reserve(static_cast<size_t>(count));
     Walk(dims, strides, [&](const int64_t* at) {
@@ -235,7 +235,7 @@ Results Pairwise(const Call& c, const Array& a, const Array& b, const Binary& op
     if (!op.compares) return One(Floats(a.type, dims, std::move(values)));
     return One(Ints(onnx::TensorProto::BOOL, dims, {values.begin(), values.end()}));
   }
-  if (op.ints == nullptr) return absl::InvalidArgumentError("of integers");
+  if (op.ints == nullptr) return InvalidArgument("of integers");
   const int type = op.compares ? int{onnx::TensorProto::BOOL} : a.type;
   std::vector<int64_t> values;
   values.reserve(static_cast<size_t>(count));
@@ -246,7 +246,7 @@ Results Pairwise(const Call& c, const Array& a, const Array& b, const Binary& op
     by_zero |= op.divides && right == 0;
     values.push_back(by_zero ? 0 : Wrap(type, op.ints(left, right)));
   });
-  if (by_zero) return absl::InvalidArgumentError(kDividedByZero);
+  if (by_zero) return InvalidArgument(kDividedByZero);
   return One(Ints(type, dims, std::move(values)));
 }
 
@@ -311,7 +311,7 @@ template <const Binary& op>
 Results Several(const Call& c) {
   Array total = *c.in[0];
   for (size_t i = 1; i < c.in.size(); ++i) {
-    if (!c.Has(i)) return absl::InvalidArgumentError("an input is missing");
+    if (!c.Has(i)) return InvalidArgument("an input is missing");
     ASSIGN_OR_RETURN(const std::vector<Array> next, Pairwise(c, total, *c.in[i], op));
     total = next[0];
   }
@@ -345,7 +345,7 @@ Results Pow(const Call& c) {
   if (a.is_float()) return One(Floats(a.type, dims, std::move(values)));
   std::vector<int64_t> ints;
   for (const double value : values) {
-    if (!(std::fabs(value) < 9e15)) return absl::UnimplementedError("a power beyond 2^53");
+    if (!(std::fabs(value) < 9e15)) return Unimplemented("a power beyond 2^53");
     ints.push_back(Wrap(a.type, static_cast<int64_t>(value)));
   }
   return One(Ints(a.type, dims, std::move(ints)));
@@ -353,9 +353,9 @@ Results Pow(const Call& c) {
 
 Results PRelu(const Call& c) {
   const Array &x = *c.in[0], &slope = *c.in[1];
-  if (!x.is_float()) return absl::UnimplementedError("PRelu of integers");
+  if (!x.is_float()) return Unimplemented("PRelu of integers");
   ASSIGN_OR_RETURN(const Sizes dims, BroadcastSizes(x.dims, slope.dims));
-  if (dims != x.dims) return absl::InvalidArgumentError("a slope larger than the input");
+  if (dims != x.dims) return InvalidArgument("a slope larger than the input");
   std::vector<double> values;
   const Sizes strides[] = {StridesOf(dims), BroadcastStrides(slope.dims, dims)};
   Walk(dims, strides, [&](const int64_t* at) {
@@ -371,7 +371,7 @@ Results Where(const Call& c) {
   const int type = a.is_float() ? a.type : b.type;
   const bool is_float = a.is_float() || b.is_float();
   if (test.ints == nullptr || (a.type != b.type && a.is_float() == b.is_float())) {
-    return absl::InvalidArgumentError("types that do not fit");
+    return InvalidArgument("types that do not fit");
   }
   ASSIGN_OR_RETURN(Sizes dims, BroadcastSizes(a.dims, b.dims));
   ASSIGN_OR_RETURN(dims, BroadcastSizes(test.dims, dims));

@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "base/errors.h"
 #include "base/status_macros.h"
 #include "tools/convert/onnx/model/constant.h"
 #include "tools/convert/onnx/operators/resize.h"
@@ -17,7 +18,7 @@ namespace {
 constexpr int64_t kOften = 1 << 12;
 
 Results Resize(const Call& c) {
-  if (!c.in[0]->is_float()) return absl::UnimplementedError("of integers");
+  if (!c.in[0]->is_float()) return Unimplemented("of integers");
   const bool old = c.node.op_type() == "Upsample" || c.opset < 11;
   ResizeRequest request;
   const auto floats = [&](size_t i) {
@@ -253,7 +254,7 @@ absl::StatusOr<Window> WindowOf(const Call& c, const Sizes& kernel, bool ceil_mo
       if (size < 1 || size > kMost) return Misfit(c, "a window that cannot be");
     }
     cells *= w.kernel[d];
-    if (cells > kMostCells) return absl::ResourceExhaustedError("a window of too many cells");
+    if (cells > kMostCells) return ResourceExhausted("a window of too many cells");
     const int64_t extent = (w.kernel[d] - 1) * w.dilations[d] + 1;
     const int64_t room = x.dims[d + 2] + w.pads[d] + w.pads[n + d] - extent;
     if (room < 0) return Misfit(c, "smaller than the window");

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/errors.h"
 #include "base/hash_map.h"
 #include "base/load_scope.h"
 #include "base/status_macros.h"
@@ -67,7 +68,7 @@ Results Constants(const Call& call) {
                       {attribute.ints().begin(), attribute.ints().end()}));
     }
   }
-  return absl::UnimplementedError("a constant of another kind");
+  return Unimplemented("a constant of another kind");
 }
 
 }  // namespace
@@ -81,11 +82,10 @@ absl::StatusOr<std::vector<Array>> Compute(const onnx::NodeProto& node, int64_t 
   if (node.op_type() == "Constant") return Constants(call);
   const Operator* const entry = FindOperator(node);
   if (entry == nullptr) {
-    return absl::UnimplementedError(
-        absl::StrCat("operator ", node.op_type(), " is not known to the proof"));
+    return Unimplemented("operator ", node.op_type(), " is not known to the proof");
   }
   for (size_t i = 0; i < entry->inputs; ++i) {
-    if (!call.Has(i)) return absl::InvalidArgumentError(absl::StrCat("input ", i, " is missing"));
+    if (!call.Has(i)) return InvalidArgument("input ", i, " is missing");
   }
   return entry->run(call);
 }
@@ -101,15 +101,14 @@ double Array::at(int64_t i) const {
 absl::Status Budget::Check() const {
   RETURN_IF_ERROR(LoadScope::Check());
   if (std::chrono::steady_clock::now() < deadline) return absl::OkStatus();
-  return absl::ResourceExhaustedError("takes longer than the proof may");
+  return ResourceExhausted("takes longer than the proof may");
 }
 
 absl::StatusOr<Evaluator> Evaluator::Make(const OnnxModel& model) {
   Evaluator evaluator(model);
   for (const onnx::TensorProto& tensor : model.proto.graph().initializer()) {
-    absl::StatusOr<Array> array = FromProto(tensor);
-    RETURN_IF_ERROR(Annotate(array.status(), absl::StrCat("initializer \"", tensor.name(), "\"")));
-    evaluator.initializers_[tensor.name()] = *std::move(array);
+    ASSIGN_OR_RETURN(evaluator.initializers_[tensor.name()],
+                     Annotate(FromProto(tensor), "initializer \"", tensor.name(), "\""));
   }
   return evaluator;
 }
@@ -163,11 +162,11 @@ absl::StatusOr<std::vector<Array>> Evaluator::RunBranch(const onnx::NodeProto& n
                                                         const RunOptions& options) const {
   const Array* const condition = node.input_size() == 1 ? outer(node.input(0)) : nullptr;
   if (condition == nullptr || condition->ints == nullptr || condition->elements() != 1) {
-    return absl::InvalidArgumentError("want a condition");
+    return InvalidArgument("want a condition");
   }
   const char* const wanted = condition->at(0) != 0 ? "then_branch" : "else_branch";
   const onnx::AttributeProto* const branch = FindAttribute(node, wanted);
-  if (branch == nullptr) return absl::InvalidArgumentError(absl::StrCat("has no ", wanted));
+  if (branch == nullptr) return InvalidArgument("has no ", wanted);
   const onnx::GraphProto& graph = branch->g();
   ASSIGN_OR_RETURN(const auto own, ConstantsOf(graph));
   ASSIGN_OR_RETURN(const auto values, RunGraph(graph, Within(own, outer), options));
@@ -186,7 +185,7 @@ absl::StatusOr<Array> Stacked(const std::vector<Array>& entries) {
   const int64_t size = ProductOf(dims);
   Elements all(entries.front().type, size * static_cast<int64_t>(entries.size()));
   for (const Array& entry : entries) {
-    if (entry.dims != dims) return absl::InvalidArgumentError("passes with other shapes");
+    if (entry.dims != dims) return InvalidArgument("passes with other shapes");
     for (int64_t i = 0; i < size; ++i) all.Add(entry, i);
   }
   dims.insert(dims.begin(), static_cast<int64_t>(entries.size()));
@@ -207,7 +206,7 @@ absl::StatusOr<std::vector<Array>> Evaluator::RunLoop(const onnx::NodeProto& nod
       !node.attribute(0).has_g() || node.attribute(0).g().input_size() != carried + 2 ||
       node.attribute(0).g().output_size() < carried + 1 ||
       (begins != nullptr && (begins->elements() != 1 || begins->at(0) == 0))) {
-    return absl::UnimplementedError("a loop of another form");
+    return Unimplemented("a loop of another form");
   }
   const onnx::GraphProto& body = node.attribute(0).g();
   ASSIGN_OR_RETURN(auto own, ConstantsOf(body));
@@ -215,7 +214,7 @@ absl::StatusOr<std::vector<Array>> Evaluator::RunLoop(const onnx::NodeProto& nod
   std::vector<Array> results;
   for (int i = 0; i < carried; ++i) {
     const Array* const first = outer(node.input(i + 2));
-    if (first == nullptr) return absl::InvalidArgumentError("reads what nothing makes");
+    if (first == nullptr) return InvalidArgument("reads what nothing makes");
     results.push_back(*first);
   }
   std::vector<std::vector<Array>> entries(static_cast<size_t>(body.output_size() - 1 - carried));
@@ -228,7 +227,7 @@ absl::StatusOr<std::vector<Array>> Evaluator::RunLoop(const onnx::NodeProto& nod
     ASSIGN_OR_RETURN(const auto values, RunGraph(body, Within(own, outer), options));
     const Array& goes_on = values.at(body.output(0).name());
     if (goes_on.elements() != 1 || goes_on.at(0) == 0) {
-      return absl::UnimplementedError("a loop that ends early");
+      return Unimplemented("a loop that ends early");
     }
     for (int i = 0; i < carried; ++i) {
       results[static_cast<size_t>(i)] = values.at(body.output(i + 1).name());
@@ -238,7 +237,7 @@ absl::StatusOr<std::vector<Array>> Evaluator::RunLoop(const onnx::NodeProto& nod
     }
   }
   for (const std::vector<Array>& of_output : entries) {
-    if (of_output.empty()) return absl::UnimplementedError("a loop without a pass");
+    if (of_output.empty()) return Unimplemented("a loop without a pass");
     ASSIGN_OR_RETURN(Array all, Stacked(of_output));
     results.push_back(std::move(all));
   }
@@ -266,27 +265,26 @@ absl::StatusOr<std::map<std::string, Array>> Evaluator::RunGraph(const onnx::Gra
     for (const std::string& input : node.input()) {
       arguments.push_back(input.empty() ? nullptr : find(input));
       if (!input.empty() && arguments.back() == nullptr) {
-        return absl::InvalidArgumentError(absl::StrCat(text, ": nothing makes \"", input, "\""));
+        return InvalidArgument(text, ": nothing makes \"", input, "\"");
       }
     }
-    absl::StatusOr<std::vector<Array>> results =
-        node.op_type() == "If"     ? RunBranch(node, find, options)
-        : node.op_type() == "Loop" ? RunLoop(node, find, options)
-                                   : Compute(node, model_->opset, options, std::move(arguments));
-    RETURN_IF_ERROR(Annotate(results.status(), text));
+    ASSIGN_OR_RETURN(std::vector<Array> results,
+                     Annotate(node.op_type() == "If" ? RunBranch(node, find, options)
+                              : node.op_type() == "Loop"
+                                  ? RunLoop(node, find, options)
+                                  : Compute(node, model_->opset, options, std::move(arguments)),
+                              text));
     for (int i = 0; i < node.output_size(); ++i) {
       if (node.output(i).empty()) continue;
-      if (static_cast<size_t>(i) >= results->size()) {
+      if (static_cast<size_t>(i) >= results.size()) {
         if (!readers.contains(node.output(i))) continue;
-        return absl::UnimplementedError(
-            absl::StrCat(text, ": output ", i, " is not known to the proof"));
+        return Unimplemented(text, ": output ", i, " is not known to the proof");
       }
-      live += (*results)[static_cast<size_t>(i)].elements();
-      values[node.output(i)] = std::move((*results)[static_cast<size_t>(i)]);
+      live += results[static_cast<size_t>(i)].elements();
+      values[node.output(i)] = std::move(results[static_cast<size_t>(i)]);
     }
     if (live > options.budget.max_live) {
-      return absl::ResourceExhaustedError(
-          absl::StrCat(text, ": takes more memory than the proof may"));
+      return ResourceExhausted(text, ": takes more memory than the proof may");
     }
     if (options.keep_all) continue;
     for (const std::string& input : node.input()) {
@@ -299,8 +297,7 @@ absl::StatusOr<std::map<std::string, Array>> Evaluator::RunGraph(const onnx::Gra
   for (const onnx::ValueInfoProto& output : graph.output()) {
     const Array* const array = find(output.name());
     if (array == nullptr) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("nothing makes output \"", output.name(), "\""));
+      return InvalidArgument("nothing makes output \"", output.name(), "\"");
     }
     if (!values.contains(output.name())) values[output.name()] = *array;
   }
@@ -357,10 +354,10 @@ int64_t Wrap(int type, int64_t value) {
 absl::StatusOr<int64_t> CountOf(const Call& call, const Sizes& dims) {
   int64_t count = 1;
   for (const int64_t d : dims) {
-    if (d < 0) return absl::InvalidArgumentError(absl::StrCat("a dimension of ", d));
+    if (d < 0) return InvalidArgument("a dimension of ", d);
     if (d > 0 && count > call.options.budget.max_elements / d) {
-      return absl::ResourceExhaustedError(
-          absl::StrCat("shape [", absl::StrJoin(dims, ", "), "] is more than the proof may hold"));
+      return ResourceExhausted("shape [", absl::StrJoin(dims, ", "),
+                               "] is more than the proof may hold");
     }
     count *= d;
   }
@@ -401,8 +398,8 @@ absl::StatusOr<Sizes> BroadcastSizes(const Sizes& a, const Sizes& b) {
     const int64_t x = back <= a.size() ? a[a.size() - back] : 1;
     const int64_t y = back <= b.size() ? b[b.size() - back] : 1;
     if (x != y && x != 1 && y != 1) {
-      return absl::InvalidArgumentError(absl::StrCat("shapes [", absl::StrJoin(a, ", "), "] and [",
-                                                     absl::StrJoin(b, ", "), "] do not broadcast"));
+      return InvalidArgument("shapes [", absl::StrJoin(a, ", "), "] and [", absl::StrJoin(b, ", "),
+                             "] do not broadcast");
     }
     out[out.size() - back] = x == 1 ? y : x;
   }
@@ -412,13 +409,13 @@ absl::StatusOr<Sizes> BroadcastSizes(const Sizes& a, const Sizes& b) {
 absl::StatusOr<size_t> AxisOf(int64_t axis, int64_t rank) {
   const int64_t index = axis < 0 ? axis + rank : axis;
   if (index >= 0 && index < rank) return static_cast<size_t>(index);
-  return absl::InvalidArgumentError(absl::StrCat("axis ", axis, " of ", rank));
+  return InvalidArgument("axis ", axis, " of ", rank);
 }
 
 absl::StatusOr<Sizes> ListOf(const Call& call, size_t input, const char* attribute) {
   if (!call.Has(input)) return IntsAttribute(call.node, attribute);
   if (call.in[input]->ints == nullptr) {
-    return absl::InvalidArgumentError(absl::StrCat("input ", input, ", want integers"));
+    return InvalidArgument("input ", input, ", want integers");
   }
   return *call.in[input]->ints;
 }
@@ -428,14 +425,13 @@ absl::Status Misfit(const Call& call, absl::string_view what) {
   for (const Array* x : call.in) {
     shapes.push_back(x == nullptr ? "-" : absl::StrCat("[", absl::StrJoin(x->dims, ", "), "]"));
   }
-  return absl::InvalidArgumentError(
-      absl::StrCat("inputs of shapes ", absl::StrJoin(shapes, " "), ": ", what));
+  return InvalidArgument("inputs of shapes ", absl::StrJoin(shapes, " "), ": ", what);
 }
 
 absl::Status WantFloats(const Call& call) {
   for (const Array* x : call.in) {
     if (x != nullptr && !x->is_float()) {
-      return absl::UnimplementedError(absl::StrCat(call.node.op_type(), " of integers"));
+      return Unimplemented(call.node.op_type(), " of integers");
     }
   }
   return absl::OkStatus();

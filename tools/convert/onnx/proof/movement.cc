@@ -4,8 +4,8 @@
 #include <cmath>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/errors.h"
 #include "base/status_macros.h"
 #include "tools/convert/onnx/model/constant.h"
 #include "tools/convert/onnx/proof/interpreter.h"
@@ -14,8 +14,7 @@ namespace ulfd::convert::reference {
 namespace {
 
 absl::Status Misfit(const Array& x, absl::string_view what) {
-  return absl::InvalidArgumentError(
-      absl::StrCat("input of shape [", absl::StrJoin(x.dims, ", "), "]: ", what));
+  return InvalidArgument("input of shape [", absl::StrJoin(x.dims, ", "), "]: ", what);
 }
 
 // The same elements under another shape.
@@ -256,8 +255,7 @@ Results Gather(const Call& c) {
     for (const int64_t index : *indices.ints) {
       const int64_t row = index < 0 ? index + x.dims[axis] : index;
       if (row < 0 || row >= x.dims[axis]) {
-        return absl::OutOfRangeError(
-            absl::StrCat("index ", index, " of ", x.dims[axis], " entries"));
+        return OutOfRange("index ", index, " of ", x.dims[axis], " entries");
       }
       for (int64_t i = 0; i < inner; ++i) from.push_back((o * x.dims[axis] + row) * inner + i);
     }
@@ -287,7 +285,7 @@ Results GatherElements(const Call& c) {
     fits = fits && index >= 0 && index < x.dims[axis];
     from.push_back(at[0] + (fits ? index * along : 0));
   });
-  if (!fits) return absl::OutOfRangeError("an index that the axis does not have");
+  if (!fits) return OutOfRange("an index that the axis does not have");
   return One(Pick(x, indices.dims, from));
 }
 
@@ -315,7 +313,7 @@ Results ConstantOfShape(const Call& c) {
     return One(Floats(onnx::TensorProto::FLOAT, dims, std::vector<double>(size, 0.0)));
   }
   ASSIGN_OR_RETURN(const Constant value, ReadTensor(filled->t()));
-  if (value.elements() != 1) return absl::InvalidArgumentError("a value of several elements");
+  if (value.elements() != 1) return InvalidArgument("a value of several elements");
   const int type = filled->t().data_type();
   if (value.is_float) return One(Floats(type, dims, std::vector<double>(size, value.f32(0))));
   return One(Ints(type, dims, std::vector<int64_t>(size, value.dim(0).value())));
@@ -328,7 +326,7 @@ Results Range(const Call& c) {
   const double start = c.in[0]->at(0), limit = c.in[1]->at(0), delta = c.in[2]->at(0);
   const double steps = std::ceil((limit - start) / delta);
   if (delta == 0 || !(steps <= static_cast<double>(c.options.budget.max_elements))) {
-    return absl::InvalidArgumentError("a range without end");
+    return InvalidArgument("a range without end");
   }
   const auto count = static_cast<int64_t>(std::max(0.0, steps));
   std::vector<double> values;
@@ -349,7 +347,7 @@ Results Pad(const Call& c) {
   if (pads.size() != 2 * axes.size()) return Misfit(x, "pads of another length");
   const std::string mode = StringAttribute(c.node, "mode", "constant");
   if (mode != "constant" && mode != "edge" && mode != "reflect") {
-    return absl::UnimplementedError(absl::StrCat("mode ", mode));
+    return Unimplemented("mode ", mode);
   }
   Sizes before(x.dims.size(), 0), dims = x.dims;
   for (size_t i = 0; i < axes.size(); ++i) {

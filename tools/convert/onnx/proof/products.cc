@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "absl/strings/ascii.h"
-#include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "base/errors.h"
 #include "base/status_macros.h"
 #include "tools/convert/onnx/model/constant.h"
 #include "tools/convert/onnx/proof/interpreter.h"
@@ -145,7 +145,7 @@ absl::StatusOr<Labels> ReadEquation(const Call& c) {
     }
     for (const char ch : term) {
       if (absl::ascii_isalnum(static_cast<unsigned char>(ch))) continue;
-      return absl::UnimplementedError(absl::StrCat("equation \"", text, "\""));
+      return Unimplemented("equation \"", text, "\"");
     }
   }
   std::map<char, int> seen;
@@ -195,7 +195,7 @@ Results Einsum(const Call& c) {
   const Sizes out_dims(dims.begin(), dims.begin() + static_cast<int64_t>(labels.out.size()));
   ASSIGN_OR_RETURN(const int64_t count, CountOf(c, out_dims));
   constexpr double kMost = 2e9;
-  if (work > kMost) return absl::ResourceExhaustedError("takes longer than the proof may");
+  if (work > kMost) return ResourceExhausted("takes longer than the proof may");
   std::vector<double> out(static_cast<size_t>(count), 0.0);
   std::vector<Sizes> strides;  // Of the terms, and of the result.
   std::vector<std::vector<double>> values;

@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "base/errors.h"
 #include "base/status_macros.h"
 #include "base/text.h"
 #include "tools/convert/onnx/proof/interpreter.h"
@@ -264,8 +265,7 @@ absl::Status Proof::RunReference(const Evaluator& evaluator, const Trial& trial)
     int64_t room = budget_.max_elements / std::max<int64_t>(1, rows);
     for (const int64_t d : input.row_shape) room /= std::max<int64_t>(1, d);
     if (room < 1) {
-      return absl::ResourceExhaustedError(
-          absl::StrCat("input \"", input.name, "\" is more than the proof may hold"));
+      return ResourceExhausted("input \"", input.name, "\" is more than the proof may hold");
     }
     Array array = MadeUp(input, input.level == Level::kUser ? 1 : rows, trial, limits_, random);
     if (input.level == Level::kUser && rows > 1) {
@@ -342,8 +342,8 @@ absl::StatusOr<Difference> Proof::DifferenceOf(const engine::Tensor& found, cons
   const bool repeated = dims.size() == want.size() && !dims.empty() && dims[0] == 1;
   if (repeated) dims[0] = want[0];
   if (dims != want) {
-    return absl::FailedPreconditionError(absl::StrCat("has shape [", absl::StrJoin(dims, ", "),
-                                                      "], want [", absl::StrJoin(want, ", "), "]"));
+    return FailedPrecondition("has shape [", absl::StrJoin(dims, ", "), "], want [",
+                              absl::StrJoin(want, ", "), "]");
   }
   Difference difference;
   const double usual = in_double == nullptr ? 0 : NoiseOf(wanted, *in_double);
@@ -405,8 +405,7 @@ absl::Status Proof::Compare(const Evaluator& evaluator, const Trial& trial,
   for (const onnx::ValueInfoProto& output : model_.proto.graph().output()) {
     const int index = converted_.FindOutput(output.name());
     if (index < 0) {
-      return absl::FailedPreconditionError(
-          absl::StrCat("output \"", output.name(), "\" is missing"));
+      return FailedPrecondition("output \"", output.name(), "\" is missing");
     }
     const engine::Tensor& found = result.outputs[static_cast<size_t>(index)];
     const Array& wanted = wanted_.at(output.name());
@@ -414,7 +413,7 @@ absl::Status Proof::Compare(const Evaluator& evaluator, const Trial& trial,
         absl::StrCat("output \"", output.name(), "\" with ", trial.ads, " ads ");
     absl::StatusOr<Difference> difference = DifferenceOf(found, wanted, nullptr);
     if (!difference.ok()) {
-      return absl::FailedPreconditionError(absl::StrCat(text, difference.status().message()));
+      return FailedPrecondition(text, difference.status().message());
     }
     if (difference->worst > kTolerance) {
       // What does rounding alone do?
@@ -427,7 +426,7 @@ absl::Status Proof::Compare(const Evaluator& evaluator, const Trial& trial,
     undecided_ += difference->undecided;
     worst_ = std::max(worst_, difference->worst);
     if (difference->worst <= kTolerance) continue;
-    return absl::FailedPreconditionError(absl::StrFormat(
+    return FailedPrecondition(absl::StrFormat(
         "%sdiffers by %.3g: %.9g, but the ONNX model gives %.9g%s", text, difference->worst,
         difference->found, difference->wanted, FirstDifferent(evaluator, trial)));
   }
@@ -448,10 +447,10 @@ absl::Status Proof::RunTrial(const Evaluator& evaluator, const Trial& trial) {
     return absl::OkStatus();
   }
   if (absl::IsInvalidArgument(reference)) {
-    return absl::InvalidArgumentError(absl::StrCat(
+    return InvalidArgument(
         "the ONNX model itself fails with ", trial.ads, " ads: ", reference.message(),
         "; where the rows of the export's example are a number in it, the model has to take them ",
-        "from its input (x.size(0), torch.zeros_like), not by len(), int() or numpy"));
+        "from its input (x.size(0), torch.zeros_like), not by len(), int() or numpy");
   }
   RETURN_IF_ERROR(reference);
   engine::RunResult result;
@@ -469,7 +468,7 @@ absl::StatusOr<std::string> Proof::Run() {
     if (trial.ads > 1 || !no_single_ad_) ads.push_back(trial.ads);
   }
   if (compared_ <= undecided_) {
-    return absl::UnimplementedError(
+    return Unimplemented(
         "on made-up inputs most values are no numbers or rounding alone decides them");
   }
   return absl::StrFormat(

@@ -5,7 +5,7 @@
 #include <functional>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
+#include "base/errors.h"
 #include "base/status_macros.h"
 #include "tools/convert/onnx/model/constant.h"
 #include "tools/convert/onnx/proof/interpreter.h"
@@ -32,7 +32,7 @@ absl::Status ReadActivations(const Call& c, Net& net) {
   for (const onnx::AttributeProto& attribute : c.node.attribute()) {
     const std::string& name = attribute.name();
     if (name == "clip" || (name == "input_forget" && attribute.i() != 0)) {
-      return absl::UnimplementedError(absl::StrCat("attribute ", name));
+      return Unimplemented("attribute ", name);
     }
     if (name != "activations") continue;
     net.relu =
@@ -42,10 +42,10 @@ absl::Status ReadActivations(const Call& c, Net& net) {
     if (net.cell == Cell::kLstm) usual.emplace_back("Tanh");
     for (int i = 0; i < attribute.strings_size(); ++i) {
       if (attribute.strings(i) == usual[static_cast<size_t>(i) % usual.size()]) continue;
-      return absl::UnimplementedError(absl::StrCat("activation ", attribute.strings(i)));
+      return Unimplemented("activation ", attribute.strings(i));
     }
     if (attribute.strings_size() != net.directions * static_cast<int64_t>(usual.size())) {
-      return absl::InvalidArgumentError("another number of activations");
+      return InvalidArgument("another number of activations");
     }
   }
   return absl::OkStatus();
@@ -53,7 +53,7 @@ absl::Status ReadActivations(const Call& c, Net& net) {
 
 absl::StatusOr<Net> ReadNet(const Call& c, Cell cell) {
   const Array &x = *c.in[0], &w = *c.in[1], &r = *c.in[2];
-  if (c.Has(7)) return absl::UnimplementedError("peepholes");
+  if (c.Has(7)) return Unimplemented("peepholes");
   if (x.rank() != 3 || w.rank() != 3 || r.rank() != 3) return Misfit(c, "want three dimensions");
   Net net{.cell = cell, .gates = cell == Cell::kLstm ? 4 : cell == Cell::kGru ? 3 : 1};
   net.batch_first = IntAttribute(c.node, "layout", 0) != 0;
@@ -74,7 +74,7 @@ absl::StatusOr<Net> ReadNet(const Call& c, Cell cell) {
   for (int64_t row = 0; c.Has(4) && row < net.rows; ++row) {
     const double length = c.in[4]->at(row);
     if (length < 0 || length > static_cast<double>(net.steps)) {
-      return absl::OutOfRangeError(absl::StrCat("length ", length, " of ", net.steps, " steps"));
+      return OutOfRange("length ", length, " of ", net.steps, " steps");
     }
   }
   RETURN_IF_ERROR(ReadActivations(c, net));

@@ -4,6 +4,7 @@
 #include <numeric>
 #include <utility>
 
+#include "base/errors.h"
 #include "base/status_macros.h"
 #include "tools/convert/onnx/model/constant.h"
 #include "tools/convert/onnx/proof/interpreter.h"
@@ -48,7 +49,7 @@ Results ArgBest(const Call& c) {
 
 Results Hardmax(const Call& c) {
   const Array& x = *c.in[0];
-  if (c.opset < 13) return absl::UnimplementedError("before operator set 13");
+  if (c.opset < 13) return Unimplemented("before operator set 13");
   ASSIGN_OR_RETURN(const size_t axis, AxisOf(IntAttribute(c.node, "axis", -1), x.rank()));
   std::vector<double> out(static_cast<size_t>(x.elements()), 0.0);
   Lines(x.dims, axis, [&](int64_t first, int64_t step) {
@@ -149,7 +150,7 @@ Results GatherNd(const Call& c) {
       int64_t index = (*indices.ints)[static_cast<size_t>(t * depth + d)];
       if (index < 0) index += x.dims[axis];
       if (index < 0 || index >= x.dims[axis]) {
-        return absl::OutOfRangeError("an index that the axis does not have");
+        return OutOfRange("an index that the axis does not have");
       }
       start += index * strides[axis];
     }
@@ -212,7 +213,7 @@ Results ScatterNd(const Call& c) {
   const Array &x = *c.in[0], &indices = *c.in[1], &updates = *c.in[2];
   const std::string reduction = StringAttribute(c.node, "reduction", "none");
   const bool adds = reduction == "add";
-  if (!adds && reduction != "none") return absl::UnimplementedError("a reduction");
+  if (!adds && reduction != "none") return Unimplemented("a reduction");
   const int64_t k = indices.rank() < 1 ? 0 : indices.dims.back();
   if (indices.ints == nullptr || k < 1 || k > x.rank()) return Misfit(c, "want tuples of places");
   Sizes wanted(indices.dims.begin(), indices.dims.end() - 1);
@@ -231,7 +232,7 @@ Results ScatterNd(const Call& c) {
       int64_t place = (*indices.ints)[static_cast<size_t>(tuple * k + i)];
       if (place < 0) place += x.dims[axis];
       if (place < 0 || place >= x.dims[axis])
-        return absl::OutOfRangeError("a place that the axis does not have");
+        return OutOfRange("a place that the axis does not have");
       to += place * strides[axis];
     }
     for (int64_t i = 0; i < slice; ++i) {
@@ -253,7 +254,7 @@ Results ScatterElements(const Call& c) {
   const Array &x = *c.in[0], &indices = *c.in[1], &updates = *c.in[2];
   const std::string reduction = StringAttribute(c.node, "reduction", "none");
   const bool adds = reduction == "add";
-  if (!adds && reduction != "none") return absl::UnimplementedError("a reduction");
+  if (!adds && reduction != "none") return Unimplemented("a reduction");
   ASSIGN_OR_RETURN(const size_t axis, AxisOf(IntAttribute(c.node, "axis", 0), x.rank()));
   if (indices.ints == nullptr || indices.dims != updates.dims || indices.rank() != x.rank() ||
       (updates.ints == nullptr) != (x.ints == nullptr)) {
@@ -269,7 +270,7 @@ Results ScatterElements(const Call& c) {
     int64_t place = (*indices.ints)[static_cast<size_t>(i)], to = 0;
     if (place < 0) place += x.dims[axis];
     if (place < 0 || place >= x.dims[axis])
-      return absl::OutOfRangeError("a place that the axis does not have");
+      return OutOfRange("a place that the axis does not have");
     for (size_t d = 0; d < x.dims.size(); ++d) {
       to += (d == axis ? place : i / own[d] % indices.dims[d]) * strides[d];
     }

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
+#include "base/errors.h"
 #include "base/hash_map.h"
 #include "base/status_macros.h"
 #include "tools/convert/onnx/model/constant.h"
@@ -71,7 +71,7 @@ absl::StatusOr<bool> Holds(const Ensemble& e, size_t at, double value) {
   if (mode == "BRANCH_GTE") return value >= than;
   if (mode == "BRANCH_EQ") return value == than;
   if (mode == "BRANCH_NEQ") return value != than;
-  return absl::UnimplementedError(absl::StrCat("decisions of mode ", mode));
+  return Unimplemented("decisions of mode ", mode);
 }
 
 // The leaf of a tree that row `x` reaches.
