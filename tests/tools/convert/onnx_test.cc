@@ -174,7 +174,8 @@ TEST_F(OnnxTest, EveryOperatorHasACase) {
       "Tile CumSum Pad Trilu ArgMax ArgMin Hardmax TopK OneHot GatherElements NonZero "
       "GatherND LSTM RNN IsInf Atan Asin Acos NegativeLogLikelihoodLoss "
       "SoftmaxCrossEntropyLoss Tan Resize Upsample ConvTranspose DepthToSpace SpaceToDepth LRN "
-      "MeanVarianceNormalization ScatterElements TreeEnsembleRegressor WhereRows RMSNormalization";
+      "MeanVarianceNormalization ScatterElements TreeEnsembleRegressor WhereRows RMSNormalization "
+      "DFT";
   for (const absl::string_view op : absl::StrSplit(kElsewhere, ' ')) {
     used.emplace(op);
   }
@@ -187,13 +188,13 @@ TEST_F(OnnxTest, EveryOperatorHasACase) {
 
 TEST_F(OnnxTest, EveryNodeWithoutConverterIsListed) {
   EXPECT_EQ(Error(Model(X({"ads", "4"}) + Out({"ads", "4"}) +
-                        "node { name: 'n1' op_type: 'DFT' input: 'x' output: 'a' }"
+                        "node { name: 'n1' op_type: 'Bernoulli' input: 'x' output: 'a' }"
                         "node { name: 'n2' op_type: 'Relu' input: 'a' output: 'b' }"
-                        "node { op_type: 'DFT' input: 'x' output: 'c' }"
+                        "node { op_type: 'Bernoulli' input: 'x' output: 'c' }"
                         "node { name: 'n4' op_type: 'Add' input: 'b' input: 'c' output: 'y' }")),
             "m.onnx: 2 nodes cannot be converted; nothing was written\n"
-            "  node \"n1\" (DFT): no converter for this type\n"
-            "  node \"c\" (DFT): no converter for this type");
+            "  node \"n1\" (Bernoulli): no converter for this type\n"
+            "  node \"c\" (Bernoulli): no converter for this type");
 }
 
 // A weight that is another in the converter's eyes than in the file's would be found here.

@@ -205,6 +205,46 @@ def einsums(g):
                             equation=flipped))
 
 
+def complex_parts(array):
+    return np.stack([array.real, array.imag], -1)
+
+
+def filtered_waves(g):
+    """irfft(rfft(x, 1) * w, 1) of even and odd lengths, as exporters of set 18 write it."""
+    g.opset = 18
+    for steps in (6, 5):
+        x = g.input(f"x{steps}", g.random.randn(ADS, steps, 3).astype(np.float32))
+        length = g.constant(np.array(steps))
+        waves = np.fft.rfft(x.array, axis=1)
+        y = g.node("DFT", [g.unsqueeze(x, 3), length], complex_parts(waves), axis=1, onesided=1)
+        w = g.random.randn(*waves.shape[1:]) + 1j * g.random.randn(*waves.shape[1:])
+        (a, b), (c, d) = [[g.pick(y, 3, i) for i in (0, 1)],
+                          [g.constant(p.astype(np.float32)) for p in (w.real, w.imag)]]
+        parts = [g.binary("Sub", g.binary("Mul", a, c), g.binary("Mul", b, d)),
+                 g.binary("Add", g.binary("Mul", a, d), g.binary("Mul", b, c))]
+        parts = [g.unsqueeze(p, 3) for p in parts]
+        product = g.node("Concat", parts, np.concatenate([p.array for p in parts], 3), axis=-1)
+        back = g.node("DFT", [product, length], np.fft.irfft(waves * w, steps, axis=1)[..., None],
+                      axis=1, inverse=1, onesided=1)
+        g.output(g.squeeze(back, 3))
+
+
+def transforms(g):
+    """Of complex numbers, longer and shorter than they are, along axes that are an input."""
+    g.opset = 20
+    x = g.input("x", g.random.randn(ADS, 5, 4, 2).astype(np.float32))
+    numbers = x.array[..., 0] + 1j * x.array[..., 1]
+    for length in (None, 7, 3):
+        size = None if length is None else g.constant(np.array(length))
+        for axis in (1, -2):
+            inputs = [x, size, g.constant(np.array(axis))]
+            along = axis if axis > 0 else axis + 1
+            g.output(g.node("DFT", inputs, complex_parts(np.fft.fft(numbers, length, along))))
+            g.output(g.node("DFT", inputs, complex_parts(np.fft.ifft(numbers, length, along)),
+                            inverse=1))
+    g.output(g.node("DFT", [x], complex_parts(np.fft.fft(numbers, axis=-1))))
+
+
 def turned_products(g):
     x = g.input("x", g.random.randn(ADS, 4).astype(np.float32))
     w = g.constant(g.random.randn(3, 4).astype(np.float32))
@@ -228,5 +268,6 @@ def dimensions_of_one(g):
 
 
 PATTERNS = [sigmoids, layer_norms, rms_norms, gelus, softmaxes, positive_parts, rectifiers,
-            slopes_of_one_column, opposites, joined_twice, einsums, turned_products, dimensions_of_one]
+            slopes_of_one_column, opposites, joined_twice, einsums, filtered_waves, transforms,
+            turned_products, dimensions_of_one]
 REFUSED = []

@@ -93,6 +93,8 @@ absl::Status RepeatMergedRows(OnnxNode& node);
 absl::Status ConvertAdd(OnnxNode& node);
 // Tree ensembles of ai.onnx.ml, as regressions without a transformation: trees_layer.
 absl::Status ConvertTrees(OnnxNode& node);  // trees.cc
+// The discrete Fourier transform (DFT).
+absl::Status ConvertFourier(OnnxNode& node);  // fourier.cc
 
 // A weight matrix and its bias.
 struct Dense {

@@ -569,7 +569,8 @@ absl::Status Einsum(OnnxNode& node) {
   return absl::OkStatus();
 }
 
-constexpr OnnxType kTypes[] = {{"MatMul", &MatMul}, {"Gemm", &Gemm}, {"Einsum", &Einsum}};
+constexpr OnnxType kTypes[] = {
+    {"MatMul", &MatMul}, {"Gemm", &Gemm}, {"Einsum", &Einsum}, {"DFT", &ConvertFourier}};
 
 }  // namespace
 

@@ -1,6 +1,8 @@
 // The interpreter's products.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <cmath>
+#include <complex>
 #include <map>
 #include <numeric>
 #include <utility>
@@ -226,10 +228,88 @@ Results Einsum(const Call& c) {
   return One(Floats(c.in[0]->type, out_dims, std::move(out)));
 }
 
+// --------------------------------------------------------------------------------------- Fourier
+
+struct Signal {
+  size_t axis = 0;
+  int64_t length = 0;
+  bool inverse = false, onesided = false;
+};
+
+absl::StatusOr<Signal> ReadSignal(const Call& c) {
+  constexpr int64_t kAxisIsInput = 20;
+  const Array& x = *c.in[0];
+  Signal s{.inverse = IntAttribute(c.node, "inverse", 0) != 0,
+           .onesided = IntAttribute(c.node, "onesided", 0) != 0};
+  int64_t axis = IntAttribute(c.node, "axis", 1);
+  if (c.opset >= kAxisIsInput) {
+    if (c.Has(2) && c.in[2]->elements() != 1) return Misfit(c, "want one axis");
+    axis = c.Has(2) ? static_cast<int64_t>(c.in[2]->at(0)) : -2;
+  }
+  ASSIGN_OR_RETURN(s.axis, AxisOf(axis, x.rank()));
+  const int64_t parts = x.dims.empty() ? 0 : x.dims.back();
+  if (s.axis + 1 >= x.dims.size() || parts < 1 || parts > 2) {
+    return Misfit(c, "want an axis before the last, which has 1 or 2");
+  }
+  if (s.onesided && !s.inverse && parts == 2) return Misfit(c, "one side of complex numbers");
+  s.length = s.onesided && s.inverse ? 2 * (x.dims[s.axis] - 1) : x.dims[s.axis];
+  if (c.Has(1) && c.in[1]->elements() != 1) return Misfit(c, "want one length");
+  if (c.Has(1)) s.length = static_cast<int64_t>(c.in[1]->at(0));
+  if (s.length < 1) return Misfit(c, "a length below 1");
+  return s;
+}
+
+// By the definition.  One side of what is real is completed by its conjugates.
+Results Dft(const Call& c) {
+  using Complex = std::complex<double>;
+  const Array& x = *c.in[0];
+  if (!x.is_float()) return Misfit(c, "want floats");
+  ASSIGN_OR_RETURN(const Signal s, ReadSignal(c));
+  const int64_t n = s.length, parts = x.dims.back(), given = std::min(x.dims[s.axis], n);
+  const bool reals = s.inverse && s.onesided;
+  Sizes dims = x.dims;
+  dims[s.axis] = s.onesided && !s.inverse ? n / 2 + 1 : n;
+  dims.back() = reals ? 1 : 2;
+  ASSIGN_OR_RETURN(const int64_t count, CountOf(c, dims));
+  RETURN_IF_ERROR(CountOf(c, {n}).status());
+  std::vector<double> out(static_cast<size_t>(count), 0.0);
+  Sizes lines = x.dims;
+  lines[s.axis] = lines.back() = 1;
+  const Sizes strides[] = {StridesOf(x.dims), StridesOf(dims)};
+  absl::Status status;
+  Walk(lines, strides, [&](const int64_t* at) {
+    if (!status.ok()) return;
+    std::vector<Complex> line(static_cast<size_t>(n));
+    for (int64_t k = 0; k < given; ++k) {
+      const int64_t from = at[0] + k * strides[0][s.axis];
+      line[static_cast<size_t>(k)] = {x.at(from), parts == 2 ? x.at(from + 1) : 0};
+    }
+    for (int64_t k = n / 2 + 1; reals && k < n; ++k) {
+      line[static_cast<size_t>(k)] = std::conj(line[static_cast<size_t>(n - k)]);
+    }
+    for (int64_t to = 0; to < dims[s.axis]; ++to) {
+      if (status = c.options.budget.Check(); !status.ok()) return;
+      Complex sum = 0;
+      for (int64_t k = 0; k < n; ++k) {
+        const double turns = static_cast<double>(k * to % n) / static_cast<double>(n);
+        sum +=
+            line[static_cast<size_t>(k)] * std::polar(1.0, 2 * M_PI * (s.inverse ? turns : -turns));
+      }
+      if (s.inverse) sum /= static_cast<double>(n);
+      const auto place = static_cast<size_t>(at[1] + to * strides[1][s.axis]);
+      out[place] = c.Round(x.type, sum.real());
+      if (!reals) out[place + 1] = c.Round(x.type, sum.imag());
+    }
+  });
+  RETURN_IF_ERROR(status);
+  return One(Floats(x.type, dims, std::move(out)));
+}
+
 constexpr Operator kOperators[] = {
     {"MatMul", 2, &MatMul},
     {"Gemm", 2, &Gemm},
     {"Einsum", 1, &Einsum},
+    {"DFT", 1, &Dft},
 };
 
 }  // namespace
