@@ -349,6 +349,15 @@ def embedding_bags(g):
             bag(g, table, flat, first, ends, (rows * by.array[:, :width, None]).sum(1), weights)
 
 
+def weights_of_ids(g):
+    """vector.gather(0, ids)."""
+    x = g.input("x", g.random.randn(ADS).astype(np.float32))
+    vector = g.constant(g.random.randn(7).astype(np.float32))
+    ids = g.input("ids", g.random.randint(0, 7, ADS))
+    own = g.node("GatherElements", [vector, ids], vector.array[ids.array], rows="ads", axis=0)
+    g.output(g.binary("Mul", own, x))
+
+
 def timestamps_subtracted(g):
     a = g.input("now", np.full((ADS, 1), 1_700_000_001) + g.random.randint(0, 50, (ADS, 1)))
     b = g.input("then", np.full((ADS, 1), 1_700_000_000))
@@ -389,7 +398,7 @@ PATTERNS = [booleans_as_bytes, one_matrix, one_integer_matrix, column_as_id_and_
             half_precision, integers_clipped, numbers_as_they_were_written, logarithm_as_an_id,
             fields_of_one_table, fields_of_several_inputs, masks_of_ids, ids_below_zero,
             ids_far_below_zero, ids_before_the_table, ids_in_parts, classes_of_items,
-            embedding_bags]
+            embedding_bags, weights_of_ids]
 REFUSED = [(timestamps_subtracted, 'input "now": element 0'),
            (half_precision_given_back, "half precision"),
            (half_precision_and_back, "rounds to half precision"),

@@ -58,6 +58,7 @@ class PlainWriter : public Rewriter {
     if (op == "CastLike") return PlainCast(node);
     if (op == "Expand") return NoteZeros(node);
     if (op == "Gather") return NotePart(node);
+    if (op == "GatherElements") return PlainGather(node);
     if (op == "Shape") return ShapeOfPart(node);
     if (op == "GRU" || op == "LSTM" || op == "RNN") return DropStates(node);
     if (op == "ReduceMax") return NoteMaximum(node);
@@ -87,6 +88,15 @@ class PlainWriter : public Rewriter {
     const int type = node.input_size() == 2 ? types_.TypeOf(node.input(1)) : 0;
     if (type == 0) return false;
     SetInt(Add(node, "Cast", {node.input(0)}, node.output(0)), "to", type);
+    return true;
+  }
+
+  // Of a vector both take the same entries.
+  bool PlainGather(const onnx::NodeProto& node) {
+    const onnx::TensorProto* const vector =
+        node.input_size() == 2 ? FindTensor(node.input(0)) : nullptr;
+    if (vector == nullptr || vector->dims_size() != 1) return false;
+    Add(node, "Gather", {node.input(0), node.input(1)}, node.output(0));
     return true;
   }
 
