@@ -319,7 +319,7 @@ def bag(g, table, ids, begins, ends, array, weights=None):
          helper.make_tensor_value_info(names["on"], TensorProto.BOOL, [])],
         [helper.make_tensor_value_info(names["go"], TensorProto.BOOL, []),
          helper.make_tensor_value_info(names["sum"], TensorProto.FLOAT, [2])])
-    g.output(raw(g, "Loop", [passes, on], array, body=body))
+    return raw(g, "Loop", [passes, on], array, body=body)
 
 
 def embedding_bags(g):
@@ -345,8 +345,9 @@ def embedding_bags(g):
         firsts = g.node("Slice", [every, g.ints(0), g.ints(-1), g.ints(0)], at[:-1])
         for first in (every, firsts):
             rows = table.array[flat.array].reshape(ADS, width, 2)
-            bag(g, table, flat, first, ends, rows.sum(1))
-            bag(g, table, flat, first, ends, (rows * by.array[:, :width, None]).sum(1), weights)
+            g.output(bag(g, table, flat, first, ends, rows.sum(1)))
+            weighed = (rows * by.array[:, :width, None]).sum(1)
+            g.output(bag(g, table, flat, first, ends, weighed, weights))
 
 
 def weights_of_ids(g):
@@ -356,6 +357,35 @@ def weights_of_ids(g):
     ids = g.input("ids", g.random.randint(0, 7, ADS))
     own = g.node("GatherElements", [vector, ids], vector.array[ids.array], rows="ads", axis=0)
     g.output(g.binary("Mul", own, x))
+
+
+def steps_that_a_hash_chooses(g):
+    """Sums of the steps whose hash is the item's, by an EmbeddingBag of where a mask is not 0."""
+    hashes, steps, width = 2, 4, 3
+    x = g.input("x", g.random.randn(ADS, steps, width).astype(np.float32))
+    mask = g.input("m", (g.random.randn(ADS, steps, hashes) > 0).astype(np.float32))
+    mask = g.node("Cast", [g.cast(mask, "bool")], mask.array, to=TensorProto.FLOAT)
+    mask = g.node("Transpose", [mask], mask.array.transpose(2, 0, 1), perm=[2, 0, 1])
+    flat = g.node("Flatten", [mask], mask.array.reshape(hashes, -1), axis=1)
+    at = np.array(np.nonzero(flat.array))
+    pairs = g.node("Transpose", [g.node("NonZero", [flat], at)], at.T, perm=[1, 0])
+    parts = [g.fresh() for _ in at]
+    g.nodes.append(helper.make_node("Split", [pairs.name, g.ints(1, 1).name], parts, axis=1))
+    places = g.squeeze(g.keep(Value(parts[1], at.T[:, 1:], "ads")), 1)
+    counts = g.with_axes("ReduceSum", mask, [-1], mask.array.sum(-1), 13, keepdims=0)
+    counts = g.node("Reshape", [counts, g.ints(-1)], counts.array.reshape(-1))
+    ends = g.node("CumSum", [counts, g.constant(np.array(0))], counts.array.cumsum())
+    ends = [g.constant(np.zeros(1, np.float32)), ends]
+    ends = g.node("Concat", ends, np.concatenate([e.array for e in ends]), axis=0)
+    ends = g.node("Cast", [ends], ends.array.astype(np.int64), to=TensorProto.INT64)
+    behind = g.node("Slice", [ends, g.ints(1), g.ints(1 << 62), g.ints(0)], ends.array[1:])
+    table = g.node("Reshape", [x, g.ints(-1, width)], x.array.reshape(-1, width))
+    sums = np.einsum("hbl,blw->hbw", mask.array, x.array)
+    bagged = bag(g, table, places, ends, behind, sums.reshape(-1, width))
+    shape = g.node("Concat", [g.ints(hashes), g.ints(-1), g.ints(width)],
+                   np.array([hashes, -1, width]), axis=0)
+    each = g.node("Reshape", [bagged, shape], sums)
+    g.output(g.with_axes("ReduceMean", each, [0], sums.mean(0), 18, keepdims=0))
 
 
 def timestamps_subtracted(g):
@@ -398,7 +428,7 @@ PATTERNS = [booleans_as_bytes, one_matrix, one_integer_matrix, column_as_id_and_
             half_precision, integers_clipped, numbers_as_they_were_written, logarithm_as_an_id,
             fields_of_one_table, fields_of_several_inputs, masks_of_ids, ids_below_zero,
             ids_far_below_zero, ids_before_the_table, ids_in_parts, classes_of_items,
-            embedding_bags, weights_of_ids]
+            embedding_bags, weights_of_ids, steps_that_a_hash_chooses]
 REFUSED = [(timestamps_subtracted, 'input "now": element 0'),
            (half_precision_given_back, "half precision"),
            (half_precision_and_back, "rounds to half precision"),

@@ -1,6 +1,7 @@
 // Embedding bags of an ONNX model: loops over slices of ids, as exporters write them.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <initializer_list>
 #include <map>
 #include <string>
 
@@ -32,6 +33,25 @@ const onnx::NodeProto* Find(const Makers& makers, const std::string& name, const
              : nullptr;
 }
 
+// The node behind those of these kinds, of which each is the first input of the one before.
+const onnx::NodeProto* FindBehind(const Makers& makers, const std::string& name,
+                                  std::initializer_list<const char*> ops) {
+  const onnx::NodeProto* node = nullptr;
+  for (const char* op : ops) {
+    node = Find(makers, node == nullptr ? name : node->input(0), op, 1);
+    if (node == nullptr) return nullptr;
+  }
+  return node;
+}
+
+const onnx::GraphProto* BodyOf(const onnx::NodeProto& node) {
+  const bool has_one = node.op_type() == "Loop" && node.attribute_size() == 1 &&
+                       node.attribute(0).has_g() && node.input_size() == 2 &&
+                       node.output_size() == 1;
+  const onnx::GraphProto* const body = has_one ? &node.attribute(0).g() : nullptr;
+  return body != nullptr && body->input_size() == 2 && body->output_size() == 2 ? body : nullptr;
+}
+
 // What the loop reduces: ids [rows, n] (or [rows], one in each bag), table and operator.
 struct Bag {
   std::string ids, table, reduction;
@@ -50,12 +70,7 @@ bool IsOffset(const Makers& inside, const Makers& outside, const std::string& na
           Find(outside, entry->input(0), "Concat", 1) != nullptr);
 }
 
-bool ReadBag(const onnx::NodeProto& loop, const onnx::GraphProto& body, const Makers& outside,
-             Bag& bag) {
-  if (loop.input_size() != 2 || loop.output_size() != 1 || body.input_size() != 2 ||
-      body.output_size() != 2) {
-    return false;
-  }
+bool ReadBag(const onnx::GraphProto& body, const Makers& outside, Bag& bag) {
   const Makers inside = MakersOf(body);
   for (const char* op : {"ReduceSum", "ReduceMean", "ReduceMax"}) {
     const onnx::NodeProto* const reduced = Find(inside, body.output(1).name(), op, 1);
@@ -90,6 +105,35 @@ bool ReadBag(const onnx::NodeProto& loop, const onnx::GraphProto& body, const Ma
   return false;
 }
 
+// Rows of values [rows, n, width] that a mask [k, rows, n] of 0 and 1 chooses: those of each
+// [rows, n] where it is not 0, which end where the sums of the mask do.
+struct ChosenRows {
+  std::string mask, values;
+};
+
+bool ReadChosenRows(const onnx::GraphProto& body, const Makers& outside, ChosenRows& chosen) {
+  const Makers inside = MakersOf(body);
+  const onnx::NodeProto* const gather =
+      FindBehind(inside, body.output(1).name(), {"ReduceSum", "Gather"});
+  const onnx::NodeProto* const slice = gather == nullptr || gather->input_size() < 2
+                                           ? nullptr
+                                           : Find(inside, gather->input(1), "Slice", 3);
+  if (slice == nullptr) return false;
+  const onnx::NodeProto* const values = Find(outside, gather->input(0), "Reshape", 1);
+  const onnx::NodeProto* const flat =
+      FindBehind(outside, slice->input(0), {"Squeeze", "Split", "Transpose", "NonZero", "Flatten"});
+  const onnx::NodeProto* const begin = FindBehind(inside, slice->input(1), {"Unsqueeze", "Gather"});
+  const onnx::NodeProto* const ends =
+      begin == nullptr ? nullptr : FindBehind(outside, begin->input(0), {"Cast", "Concat"});
+  if (values == nullptr || flat == nullptr || ends == nullptr || ends->input_size() != 2) {
+    return false;
+  }
+  const onnx::NodeProto* const sums =
+      FindBehind(outside, ends->input(1), {"CumSum", "Reshape", "ReduceSum"});
+  chosen = {.mask = flat->input(0), .values = values->input(0)};
+  return sums != nullptr && sums->input(0) == chosen.mask;
+}
+
 class BagWriter : public Rewriter {
  public:
   BagWriter(onnx::GraphProto& graph, int64_t opset)
@@ -97,11 +141,10 @@ class BagWriter : public Rewriter {
 
  private:
   bool Replace(const onnx::NodeProto& node) override {
+    if (node.op_type() == "Reshape") return Choose(node);
+    const onnx::GraphProto* const body = BodyOf(node);
     Bag bag;
-    if (node.op_type() != "Loop" || node.attribute_size() != 1 || !node.attribute(0).has_g() ||
-        !ReadBag(node, node.attribute(0).g(), makers_, bag)) {
-      return false;
-    }
+    if (body == nullptr || !ReadBag(*body, makers_, bag)) return false;
     const std::string& out = node.output(0);
     const std::string bagged = bag.one ? out : Fresh(out);
     const std::string rows = bag.weights.empty() ? bagged : Fresh(out);
@@ -120,6 +163,23 @@ class BagWriter : public Rewriter {
     } else {
       SetInts(reduced, "axes", {1});
     }
+    return true;
+  }
+
+  // Sums of chosen rows as [k, -1, width]: a product.
+  bool Choose(const onnx::NodeProto& node) {
+    const onnx::NodeProto* const loop =
+        node.input_size() == 2 ? Find(makers_, node.input(0), "Loop", 2) : nullptr;
+    const onnx::GraphProto* const body = loop == nullptr ? nullptr : BodyOf(*loop);
+    const onnx::NodeProto* const shape =
+        body == nullptr ? nullptr : Find(makers_, node.input(1), "Concat", 3);
+    ChosenRows chosen;
+    if (shape == nullptr || Int(*shape, 1) != -1 || !ReadChosenRows(*body, makers_, chosen)) {
+      return false;
+    }
+    const std::string mask = Fresh(node.output(0));
+    AddOnAxis(node, "Unsqueeze", chosen.mask, 2, mask);
+    AddOnAxis(node, "Squeeze", Make(node, "MatMul", {mask, chosen.values}), 2, node.output(0));
     return true;
   }
 
