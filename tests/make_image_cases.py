@@ -604,7 +604,9 @@ def expression(c):
     x = np.float32([-np.inf, -87, -3, -1, -0.5, -1e-30, 0, 1e-40, 1e-30, 0.25, 1, 2.5, 10, 80, 1e30, np.inf, np.nan])
     e = d(x)
     for name, f in (('neg', lambda v: -v), ('abs', np.abs), ('exp', np.exp), ('log', np.log), ('sqrt', np.sqrt),
-                    ('sigmoid', sigmoid), ('tanh', np.tanh), ('sin', np.sin), ('cos', np.cos), ('relu', lambda v: np.where(v < 0, 0, v))):
+                    ('sigmoid', sigmoid), ('tanh', np.tanh), ('sin', np.sin), ('cos', np.cos),
+                    ('erf', lambda v: torch.erf(t64(v)).numpy()), ('floor', np.floor), ('trunc', np.trunc),
+                    ('round', np.rint), ('relu', lambda v: np.where(v < 0, 0, v))):
         good(name, [x], '%s(@0)' % name, f(e))
     pairs = [g.reshape(-1).astype(np.float32) for g in np.meshgrid(x[1:15:2], [-np.inf, -2, -1, 0, 0.5, 1, 3, np.nan])]
     u, v = pairs
@@ -677,7 +679,7 @@ def expression(c):
               p(text) if param is None else param, source=FRAMEWORK)
 
     known = ('known are add, sub, mul, div, pow, min, max, lt, le, gt, ge, eq, ne, neg, abs, exp, log, sqrt, sigmoid, tanh, '
-             'sin, cos, relu, where')
+             'sin, cos, erf, floor, trunc, round, relu, where')
     where = lambda column, what, text, caret: 'expression_param.expression: column %d: %s\n  %s\n  %s^' % (
         column, what, text, ' ' * caret)
     for name, text, column, what in (

@@ -15,7 +15,8 @@
 namespace ulfd::engine {
 
 // y[i] = op(x[i]) for i < n, within 2e-7 of the exact value, relative, down to denormal results
-// (there: within one denormal step); portable: 3e-7; kLog within 2 ulp, kSin and kCos within 2e-7.
+// (there: within one denormal step); portable and kErf: 3e-7; kLog within 2 ulp, kSin and kCos
+// within 2e-7.
 // NaN gives NaN; infinities give the limits.  A value has the same bits wherever it stands.  y may
 // be x.
 void Unary(UnaryOp op, const float* x, float* y, int64_t n, Isa isa = ActiveIsa());

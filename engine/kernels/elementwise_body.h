@@ -65,6 +65,14 @@ void Unary(UnaryOp op, const float* x, float* y, int64_t n) {
       return Sines(x, y, n, false);
     case UnaryOp::kCos:
       return Sines(x, y, n, true);
+    case UnaryOp::kErf:
+      return Map(x, y, n, [](auto v) { return Erf(v); });
+    case UnaryOp::kFloor:
+      return Map(x, y, n, [](auto v) { return Floor(v); });
+    case UnaryOp::kTrunc:
+      return Map(x, y, n, [](auto v) { return Trunc(v); });
+    case UnaryOp::kRound:
+      return Map(x, y, n, [](auto v) { return decltype(v)::Round(v); });
   }
 }
 

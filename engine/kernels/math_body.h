@@ -55,6 +55,7 @@ struct Pair {
   [[gnu::always_inline]] static Pair Xor(Pair x, Pair y) {
     return {Half::Xor(x.a, y.a), Half::Xor(x.b, y.b)};
   }
+  [[gnu::always_inline]] static Pair Round(Pair x) { return {Half::Round(x.a), Half::Round(x.b)}; }
   [[gnu::always_inline]] static Pair Sqrt(Pair x) { return {Half::Sqrt(x.a), Half::Sqrt(x.b)}; }
   [[gnu::always_inline]] static Pair And(Pair x, Pair y) {
     return {Half::And(x.a, y.a), Half::And(x.b, y.b)};
@@ -231,12 +232,10 @@ template <class T>
   return T::Reciprocal(sum) * one;
 }
 
-// With e = exp(-2|x|) - 1, which keeps its digits near 0: |tanh x| = -e / (2 + e).
+// exp(x) - 1 for -40 <= x <= 0, which keeps its digits near 0.
 template <class T>
-[[gnu::always_inline]] inline T Tanh(T x) {
-  const T sign = T::Set(-0.0f);
-  const T negative = T::Or(x, sign);
-  const Reduced<T> z = Reduce<1>(T::Max(T::Set(-40.0f), negative + negative), T::Set(kRound));
+[[gnu::always_inline]] inline T ExpOfNegativeLess1(T x) {
+  const Reduced<T> z = Reduce<1>(x, T::Set(kRound));
   T q = T::Set(0.0013882521f);
   q = T::Fma(q, z.r, T::Set(0.0083665205f));
   q = T::Fma(q, z.r, T::Set(0.0416672f));
@@ -244,9 +243,47 @@ template <class T>
   q = T::Fma(q, z.r, T::Set(0.49999997f));
   q = T::Fma(q, z.r * z.r, z.r);                                // exp(r) - 1.
   const T scale = T::ShiftToExponent(z.shifted, T::Set(1.0f));  // 2^n.
-  const T e = T::Fma(scale, q, scale - T::Set(1.0f));
+  return T::Fma(scale, q, scale - T::Set(1.0f));
+}
+
+// With e = exp(-2|x|) - 1: |tanh x| = -e / (2 + e).
+template <class T>
+[[gnu::always_inline]] inline T Tanh(T x) {
+  const T sign = T::Set(-0.0f);
+  const T negative = T::Or(x, sign);
+  const T e = ExpOfNegativeLess1(T::Max(T::Set(-40.0f), negative + negative));
   const T magnitude = (T::Set(0.0f) - e) / (e + T::Set(2.0f));
   return T::Or(magnitude, T::And(x, sign));
+}
+
+// 1 - exp(log(1 - erf x)), where the logarithm is x by a polynomial (minimax, weighted by what it
+// does to the result).
+template <class T>
+[[gnu::always_inline]] inline T Erf(T x) {
+  constexpr float kOne = 3.95f;  // From there on the result rounds to 1.
+  const T sign = T::And(x, T::Set(-0.0f));
+  const T t = T::Min(T::Set(kOne), T::Xor(x, sign));
+  T p = T::Set(9.256243e-6f);
+  p = T::Fma(p, t, T::Set(-1.1764107e-4f));
+  p = T::Fma(p, t, T::Set(6.328361e-4f));
+  p = T::Fma(p, t, T::Set(-1.6670258e-3f));
+  p = T::Fma(p, t, T::Set(1.6039435e-4f));
+  p = T::Fma(p, t, T::Set(1.9153064e-2f));
+  p = T::Fma(p, t, T::Set(-0.10277783f));
+  p = T::Fma(p, t, T::Set(-0.6366194f));
+  p = T::Fma(p, t, T::Set(-1.1283792f));
+  return T::Or(T::Set(0.0f) - ExpOfNegativeLess1(p * t), sign);
+}
+
+template <class T>
+[[gnu::always_inline]] inline T Floor(T x) {
+  const T nearest = T::Round(x);
+  return T::SelectGreater(nearest, x, nearest - T::Set(1.0f), nearest);
+}
+template <class T>
+[[gnu::always_inline]] inline T Trunc(T x) {
+  const T sign = T::And(x, T::Set(-0.0f));
+  return T::Or(Floor(T::Xor(x, sign)), sign);
 }
 
 template <class T>

@@ -112,6 +112,10 @@ enum class UnaryOp : uint8_t {
   kAbs,
   kSin,  // Beyond 8192 by the C library, a call per value.
   kCos,
+  kErf,
+  kFloor,
+  kTrunc,
+  kRound,  // To the nearest whole number, of two the even one.
 };
 
 // An operand of rows: value (r, j) is data[r * stride + j * step].

@@ -57,6 +57,10 @@ struct Vec {
   static Vec SelectEqual(Vec a, Vec b, Vec x, Vec y) {
     return {_mm256_blendv_ps(y.v, x.v, _mm256_cmp_ps(a.v, b.v, _CMP_EQ_OQ))};
   }
+  // To the nearest whole numbers, of two the even one.
+  static Vec Round(Vec a) {
+    return {_mm256_round_ps(a.v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)};
+  }
   static Vec Sqrt(Vec a) { return {_mm256_sqrt_ps(a.v)}; }
   static Vec Xor(Vec a, Vec b) { return {_mm256_xor_ps(a.v, b.v)}; }
   static Vec Or(Vec a, Vec b) { return {_mm256_or_ps(a.v, b.v)}; }

@@ -64,6 +64,10 @@ struct Vec {
   static Vec SelectEqual(Vec a, Vec b, Vec x, Vec y) {
     return {_mm512_mask_blend_ps(_mm512_cmp_ps_mask(a.v, b.v, _CMP_EQ_OQ), y.v, x.v)};
   }
+  // To the nearest whole numbers, of two the even one.
+  static Vec Round(Vec a) {
+    return {_mm512_roundscale_ps(a.v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)};
+  }
   static Vec Sqrt(Vec a) { return {_mm512_sqrt_ps(a.v)}; }
   static Vec Xor(Vec a, Vec b) {
     return {

@@ -77,6 +77,8 @@ struct Vec {
     return {vbslq_f32(vceqq_f32(a.low, b.low), x.low, y.low),
             vbslq_f32(vceqq_f32(a.high, b.high), x.high, y.high)};
   }
+  // To the nearest whole numbers, of two the even one.
+  static Vec Round(Vec a) { return {vrndnq_f32(a.low), vrndnq_f32(a.high)}; }
   static Vec Sqrt(Vec a) { return {vsqrtq_f32(a.low), vsqrtq_f32(a.high)}; }
   static Vec Xor(Vec a, Vec b) {
     return {Floats(veorq_u32(Bits(a.low), Bits(b.low))),

@@ -66,6 +66,13 @@ struct Vec {
   static Vec SelectEqual(Vec a, Vec b, Vec x, Vec y) {
     return {Select(a.low == b.low, x.low, y.low), Select(a.high == b.high, x.high, y.high)};
   }
+  // To the nearest whole numbers, of two the even one.
+  static Vec Round(Vec a) {
+    const Vec sign = And(a, Set(-0.0f)), magnitude = Xor(a, sign);
+    const Vec whole = Set(8388608.0f);  // 2^23: no number beyond has a fraction.
+    const Vec nearest = magnitude + whole - whole;
+    return Or(SelectGreater(whole, magnitude, nearest, magnitude), sign);
+  }
   static Vec Sqrt(Vec a) {
     for (int i = 0; i < 4; ++i) {
       a.low[i] = __builtin_sqrtf(a.low[i]);

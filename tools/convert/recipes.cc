@@ -216,32 +216,6 @@ absl::Status AddNorm(GraphBuilder& builder, absl::string_view name, const std::s
 
 namespace {
 
-// |x| rounded to a whole number: beyond 2^23 single precision has no fractions to keep.
-constexpr char kWhole[] = "8388608";
-std::string NearestOfMagnitude(absl::string_view x) {
-  return absl::StrCat("((abs(", x, ") + ", kWhole, ") - ", kWhole, ")");
-}
-
-}  // namespace
-
-std::string Truncated(absl::string_view x) {
-  const std::string near = NearestOfMagnitude(x);
-  return absl::StrCat("where(abs(", x, ") < ", kWhole, ", where(", x, " < 0, -1, 1) * (", near,
-                      " - where(", near, " > abs(", x, "), 1, 0)), ", x, ")");
-}
-
-std::string Rounded(absl::string_view x) {
-  return absl::StrCat("where(abs(", x, ") < ", kWhole, ", where(", x, " < 0, -1, 1) * ",
-                      NearestOfMagnitude(x), ", ", x, ")");
-}
-
-std::string Floor(absl::string_view x) {
-  const std::string cut = Truncated(x);
-  return absl::StrCat("(", cut, " - where(", cut, " > ", x, ", 1, 0))");
-}
-
-namespace {
-
 // Every pixel of `in`, which is [rows, channels, height, width], followed by stride - 1 zeros.
 absl::StatusOr<std::string> SpreadPixels(GraphBuilder& builder, const std::string& in,
                                          const Deconvolution& d, absl::string_view out) {

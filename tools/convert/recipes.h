@@ -88,11 +88,6 @@ absl::Status AddDeconvolution(GraphBuilder& builder, absl::string_view name, con
 
 // The dimensions of `in` after `axis` as one number.  INVALID_ARGUMENT where one is not known.
 absl::StatusOr<int64_t> InnerSize(const GraphBuilder& builder, const std::string& in, int axis);
-// Expressions: the expression `x` without its fraction, and the largest whole number up to it.
-std::string Truncated(absl::string_view x);
-// The nearest whole number, of two the even one.
-std::string Rounded(absl::string_view x);
-std::string Floor(absl::string_view x);
 // A number as the expression language reads it back.
 std::string Number(float value);
 

@@ -53,6 +53,10 @@ constexpr Function kFunctions[] = {
     {"tanh", Op::kTanh, 1, [](const float* v) { return std::tanh(v[0]); }},
     {"sin", Op::kSin, 1, [](const float* v) { return std::sin(v[0]); }},
     {"cos", Op::kCos, 1, [](const float* v) { return std::cos(v[0]); }},
+    {"erf", Op::kErf, 1, [](const float* v) { return std::erf(v[0]); }},
+    {"floor", Op::kFloor, 1, [](const float* v) { return std::floor(v[0]); }},
+    {"trunc", Op::kTrunc, 1, [](const float* v) { return std::trunc(v[0]); }},
+    {"round", Op::kRound, 1, [](const float* v) { return std::nearbyint(v[0]); }},
     {"relu", Op::kRelu, 1, [](const float* v) { return v[0] < 0 ? 0.0f : v[0]; }},
     {"where", Op::kWhere, 3, [](const float* v) { return v[0] > 0 ? v[1] : v[2]; }},
 };

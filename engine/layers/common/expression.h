@@ -52,6 +52,10 @@ enum class ExpressionOp : uint8_t {
   kTanh,
   kSin,
   kCos,
+  kErf,
+  kFloor,
+  kTrunc,
+  kRound,
   kRelu,
   // Three operands: the first > 0 ? the second : the third.
   kWhere,

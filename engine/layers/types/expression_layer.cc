@@ -73,10 +73,11 @@ constexpr std::pair<Op, BinaryOp> kBinary[] = {
     {Op::kEqual, BinaryOp::kEqual},     {Op::kNotEqual, BinaryOp::kNotEqual},
     {Op::kPow, BinaryOp::kPow}};
 constexpr std::pair<Op, UnaryOp> kUnary[] = {
-    {Op::kNeg, UnaryOp::kNeg},  {Op::kAbs, UnaryOp::kAbs},         {Op::kExp, UnaryOp::kExp},
-    {Op::kLog, UnaryOp::kLog},  {Op::kSqrt, UnaryOp::kSqrt},       {Op::kSin, UnaryOp::kSin},
-    {Op::kCos, UnaryOp::kCos},  {Op::kSigmoid, UnaryOp::kSigmoid}, {Op::kTanh, UnaryOp::kTanh},
-    {Op::kRelu, UnaryOp::kRelu}};
+    {Op::kNeg, UnaryOp::kNeg},     {Op::kAbs, UnaryOp::kAbs},     {Op::kExp, UnaryOp::kExp},
+    {Op::kLog, UnaryOp::kLog},     {Op::kSqrt, UnaryOp::kSqrt},   {Op::kSin, UnaryOp::kSin},
+    {Op::kErf, UnaryOp::kErf},     {Op::kFloor, UnaryOp::kFloor}, {Op::kTrunc, UnaryOp::kTrunc},
+    {Op::kRound, UnaryOp::kRound}, {Op::kCos, UnaryOp::kCos},     {Op::kSigmoid, UnaryOp::kSigmoid},
+    {Op::kTanh, UnaryOp::kTanh},   {Op::kRelu, UnaryOp::kRelu}};
 
 // What the kernels call it.  REQUIRES: it is in the list.
 template <class KernelOp, size_t count>
@@ -304,7 +305,7 @@ constexpr LayerType kTypes[] = {
          {.formula =
               "y = the formula in expression_param.expression; + - * / ^ < <= > >= == !=, add sub "
               "mul div pow min max lt le gt ge eq ne neg abs exp log sqrt sigmoid tanh sin cos "
-              "relu where",
+              "erf floor trunc round relu where",
           .inputs = "@0, @1, ... float32, int32 or int64; numpy broadcasting",
           .source = "expressions of the layer framework",
           .example_inputs = "a:4;b:4",

@@ -44,6 +44,9 @@ std::vector<std::pair<UnaryOp, std::function<float(float)>>> ExactFunctions() {
   return {{UnaryOp::kNeg, [](float x) { return -x; }},
           {UnaryOp::kAbs, [](float x) { return std::abs(x); }},
           {UnaryOp::kSqrt, [](float x) { return std::sqrt(x); }},
+          {UnaryOp::kFloor, [](float x) { return std::floor(x); }},
+          {UnaryOp::kTrunc, [](float x) { return std::trunc(x); }},
+          {UnaryOp::kRound, [](float x) { return std::nearbyint(x); }},
           {UnaryOp::kRelu, [](float x) { return x < 0 ? 0.0f : x; }}};
 }
 
@@ -166,9 +169,48 @@ TEST_P(OperatorsTest, ExactFunctions) {
   }
 }
 
+TEST_P(OperatorsTest, RoundingOfHalvesAndOfWhatHasNoFraction) {
+  std::vector<float> values = {8388607.5f, 8388608.0f, 8388609.0f, 4194303.75f, 1e30f, 0.49999997f};
+  for (int i = 0; i < 40; ++i) values.push_back(static_cast<float>(i) * 0.25f);
+  const auto n = static_cast<int64_t>(values.size());
+  GuardedFloats x(2 * n, 1), y(2 * n, 2);
+  for (int64_t i = 0; i < n; ++i) {
+    x[i] = values[static_cast<size_t>(i)];
+    x[n + i] = -x[i];
+  }
+  for (const auto& [op, exact] : ExactFunctions()) {
+    if (op != UnaryOp::kFloor && op != UnaryOp::kTrunc && op != UnaryOp::kRound) continue;
+    Unary(op, x.data(), y.data(), 2 * n, GetParam());
+    for (int64_t i = 0; i < 2 * n; ++i) {
+      ASSERT_TRUE(Same(y[i], exact(x[i])))
+          << static_cast<int>(op) << " of " << x[i] << ": " << y[i];
+    }
+  }
+}
+
+TEST_P(OperatorsTest, ErrorFunction) {
+  std::vector<float> values = {0.0f, -0.0f, kInf, -kInf, kNan, 3e38f, -3e38f, 1e-40f, 1e-45f};
+  for (int i = -50000; i < 50000; ++i) values.push_back(static_cast<float>(i) * 1e-4f);
+  for (double v = 1e-38; v < 1; v *= 1.01) values.push_back(static_cast<float>(v));
+  const auto n = static_cast<int64_t>(values.size());
+  GuardedFloats x(n, 1), y(n, 2);
+  for (int64_t i = 0; i < n; ++i) x[i] = values[static_cast<size_t>(i)];
+  Unary(UnaryOp::kErf, x.data(), y.data(), n, GetParam());
+  for (int64_t i = 0; i < n; ++i) {
+    const double exact = std::erf(double{x[i]});
+    if (std::isnan(exact)) {
+      ASSERT_TRUE(std::isnan(y[i]));
+    } else {
+      const double step = std::numeric_limits<float>::denorm_min();
+      ASSERT_LE(std::abs(y[i] - exact), 3e-7 * std::abs(exact) + step) << "of " << x[i];
+      ASSERT_EQ(std::signbit(y[i]), std::signbit(x[i])) << "of " << x[i];
+    }
+  }
+}
+
 TEST_P(OperatorsTest, FunctionsHaveTheSameBitsEverywhere) {
   for (const UnaryOp op : {UnaryOp::kExp, UnaryOp::kLog, UnaryOp::kSigmoid, UnaryOp::kTanh,
-                           UnaryOp::kSin, UnaryOp::kCos}) {
+                           UnaryOp::kSin, UnaryOp::kCos, UnaryOp::kErf}) {
     GuardedFloats x(200, 1), all(200, 2);
     Fill(x, 3);
     Unary(op, x.data(), all.data(), 200, GetParam());

@@ -113,7 +113,7 @@ absl::Status OnnxFeatures::EmitNumbers(const Numbers& numbers) {
   const bool is_float = IsPlainFloat(input.element_type);
   if (numbers.ids.cut && is_float) {
     const std::string cut = graph_.Top(absl::StrCat(numbers.output, "/cut"));
-    RETURN_IF_ERROR(AddExpression(builder, cut, Truncated("@0"), {tensor}, cut));
+    RETURN_IF_ERROR(AddExpression(builder, cut, "trunc(@0)", {tensor}, cut));
     tensor = cut;
   }
   if (!IsFlat(numbers.ids.dims, numbers.ids.count())) {

@@ -105,7 +105,7 @@ absl::Status Cast(OnnxNode& node) {
   const bool exact = node.graph.IsInteger(node.node.input(0)) || from == onnx::TensorProto::BOOL;
   if (to_integer && !exact) {
     node.note = "fractions are cut off";
-    return UnaryExpression(node, Truncated("@0"));
+    return UnaryExpression(node, "trunc(@0)");
   }
   return Same(node);
 }
@@ -122,7 +122,6 @@ absl::Status HardSigmoid(OnnxNode& node) {
   return UnaryExpression(node, absl::StrCat("max(0, min(1, ", alpha, " * @0 + ", beta, "))"));
 }
 
-absl::Status Round(OnnxNode& node) { return UnaryExpression(node, Rounded("@0")); }
 absl::Status Shrink(OnnxNode& node) {
   const std::string lambda = Number(FloatAttribute(node.node, "lambd", 0.5f));
   const std::string bias = Number(FloatAttribute(node.node, "bias", 0));
@@ -156,10 +155,6 @@ absl::Status Asin(OnnxNode& node) { return UnaryExpression(node, ArcTangentOf(kS
 absl::Status Acos(OnnxNode& node) {
   return UnaryExpression(node, absl::StrCat("1.57079633 - ", ArcTangentOf(kSineAsTangent)));
 }
-absl::Status FloorOf(OnnxNode& node) { return UnaryExpression(node, Floor("@0")); }
-absl::Status CeilOf(OnnxNode& node) {
-  return UnaryExpression(node, absl::StrCat("neg(", Floor("(0 - @0)"), ")"));
-}
 
 absl::Status Selu(OnnxNode& node) {
   const float alpha = FloatAttribute(node.node, "alpha", 1.67326319217681884765625f);
@@ -173,20 +168,12 @@ absl::Status Celu(OnnxNode& node) {
       node, absl::StrCat("where(@0 > 0, @0, ", alpha, " * (exp(min(@0, 0) / ", alpha, ") - 1))"));
 }
 
-// The error function by formula 7.1.26 of Abramowitz and Stegun, within 1.5e-7.
-std::string ErfOf(const std::string& x) {
-  const std::string t = absl::StrCat("(1 / (1 + 0.3275911 * abs(", x, ")))");
-  return absl::StrCat("(where(", x, " < 0, -1, 1) * (1 - ", t, " * (0.254829592 + ", t,
-                      " * (-0.284496736 + ", t, " * (1.421413741 + ", t, " * (-1.453152027 + ", t,
-                      " * 1.061405429)))) * exp(0 - ", x, " * ", x, ")))");
-}
-absl::Status Erf(OnnxNode& node) { return UnaryExpression(node, ErfOf("@0")); }
 absl::Status Gelu(OnnxNode& node) {
   if (StringAttribute(node.node, "approximate", "none") == "tanh") {
     return UnaryExpression(node,
                            "0.5 * @0 * (1 + tanh(0.797884561 * (@0 + 0.044715 * @0 * @0 * @0)))");
   }
-  return UnaryExpression(node, absl::StrCat("0.5 * @0 * (1 + ", ErfOf("(@0 * 0.707106781)"), ")"));
+  return UnaryExpression(node, "0.5 * @0 * (1 + erf(@0 * 0.707106781))");
 }
 absl::Status ThresholdedRelu(OnnxNode& node) {
   return UnaryExpression(
@@ -363,14 +350,14 @@ absl::Status Div(OnnxNode& node) {
     return ExampleRows(absl::StrCat("divides a sum over the request's rows by ", by->number(0)));
   }
   if (!node.graph.IsInteger(node.node.input(0))) return Arithmetic<"div_layer">(node);
-  return Formula(node, Truncated("(@0 / @1)"));
+  return Formula(node, "trunc(@0 / @1)");
 }
 
 // The remainder has the sign of the divisor, or with fmod that of the dividend.
 absl::Status Mod(OnnxNode& node) {
   if (!node.graph.IsInteger(node.node.input(0))) return Unimplemented("of floats");
   const bool fmod = IntAttribute(node.node, "fmod", 0) != 0;
-  return Formula(node, absl::StrCat("@0 - @1 * ", (fmod ? Truncated : Floor)("(@0 / @1)")));
+  return Formula(node, fmod ? "@0 - @1 * trunc(@0 / @1)" : "@0 - @1 * floor(@0 / @1)");
 }
 
 // "f(f(@0, @1), @2)".
@@ -453,7 +440,7 @@ constexpr OnnxType kTypes[] = {
     {"Sin", &Of<"sin(@0)">},
     {"Cos", &Of<"cos(@0)">},
     {"Tan", &Of<"sin(@0) / cos(@0)">},
-    {"Round", &Round},
+    {"Round", &Of<"round(@0)">},
     {"Shrink", &Shrink},
     {"IsNaN", &Of<"@0 != @0">},
     {"IsInf", &IsInf},
@@ -465,14 +452,14 @@ constexpr OnnxType kTypes[] = {
     {"Asinh", &Of<"where(@0 < 0, -1, 1) * log(abs(@0) + sqrt(@0 * @0 + 1))">},
     {"Acosh", &Of<"log(@0 + sqrt(@0 * @0 - 1))">},
     {"Atanh", &Of<"0.5 * log((1 + @0) / (1 - @0))">},
-    {"Floor", &FloorOf},
-    {"Ceil", &CeilOf},
+    {"Floor", &Of<"floor(@0)">},
+    {"Ceil", &Of<"neg(floor(neg(@0)))">},
     {"Selu", &Selu},
     {"Celu", &Celu},
     {"HardSwish", &Of<"@0 * max(0, min(1, @0 / 6 + 0.5))">},
     // x * tanh(log(1 + exp(x))) without an exp that overflows.
     {"Mish", &Of<"@0 * tanh(max(@0, 0) + log(1 + exp(-abs(@0))))">},
-    {"Erf", &Erf},
+    {"Erf", &Of<"erf(@0)">},
     {"Gelu", &Gelu},
     {"ThresholdedRelu", &ThresholdedRelu},
     {"Softsign", &Of<"@0 / (1 + abs(@0))">},
