@@ -744,6 +744,27 @@ def top_k(c):
     c.bad('top_k_rejects_int32', t, [np.ones((2, 3), np.int32)], 'input 0: int32, want float32', source=FRAMEWORK, tops=2)
 
 
+def best(c):
+    """The best entry alone, which is found by another way."""
+    t = 'top_k_layer'
+
+    def case(name, x, axis, smallest=False):
+        place = np.expand_dims((np.argmin if smallest else np.argmax)(x, axis), axis)
+        c.good('top_1_' + name, t, [x], [np.take_along_axis(x, place, axis), place.astype(np.float32)],
+               'top_k_param { axis: %d%s }' % (axis, ' smallest: true' if smallest else ''), source='numpy')
+
+    for smallest in (False, True):
+        more = '_smallest' if smallest else ''
+        case('short_rows' + more, c.f(19, 5), 1, smallest)
+        case('rows' + more, c.f(19, 37), 1, smallest)
+        case('long_rows' + more, c.f(3, 2, 150), 2, smallest)
+        case('columns' + more, c.f(3, 37, 5), 1, smallest)
+        case('many_columns' + more, c.f(2, 18, 85), 1, smallest)
+        case('equal_entries' + more, np.float32([[2, 1, 2, 1], [0, -0.0, 0, 0], [np.inf] * 4, [-np.inf] * 4]), 1, smallest)
+    c.good('top_1_of_what_is_no_number', t, [np.float32([[np.nan, -np.inf, 3], [np.nan] * 3])],
+           [np.float32([[3], [np.nan]]), np.float32([[2], [0]])], 'top_k_param { axis: 1 }', source=NUMPY)
+
+
 def layer_norm(c):
     t = 'layer_norm_layer'
 
@@ -986,7 +1007,7 @@ def main():
     c = Cases(None)
     for family in (conv, pooling, transpose, reverse, reorg, shuffle, upsample, normalize, yolo, prior_box, roi_align,
                    spatial_transformer, expression, top_k, take, conv_of_whole_rows, trees,
-                   layer_norm, scatter):
+                   layer_norm, scatter, best):
         family(c)
     for layer_type, text in c.files.items():
         with open(os.path.join(a.out, layer_type + '.textproto'), 'w') as f:

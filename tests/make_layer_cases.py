@@ -646,6 +646,37 @@ def embedding(c):
           confs=[('e.conf', conf % '')], tables=table)
 
 
+def functions_along_an_axis(c):
+    """What sum_layer and softmax_layer do beyond the published format; expected by numpy."""
+    f = c.f
+
+    def case(name, t, param, x, function, **more):
+        y = np.asarray(function(np.asarray(x, np.float64)))
+        c.add('%s_%s' % (t.replace('_layer', ''), name), t, [x], param, expected=[y], source='numpy', **more)
+
+    shapes = {'short_rows': ((19, 3), 1), 'rows': ((19, 37), 1), 'long_rows': ((3, 2, 150), 2), 'columns': ((3, 37, 5), 1),
+              'many_columns': ((2, 18, 85), 1), 'axis_0': ((5, 3), 0), 'zero_rows': ((0, 3), 1)}
+    of_nothing = {'MAX': -np.inf, 'MIN': np.inf, 'PRODUCT': 1.0}
+    for name, function in (('MAX', np.max), ('MIN', np.min), ('PRODUCT', np.prod), ('CUMULATIVE_SUM', np.cumsum)):
+        param = 'sum_param { dim: %%d function: %s }' % name
+        for shape, (dims, axis) in shapes.items():
+            x = 1 + f(*dims) / 4 if name == 'PRODUCT' else f(*dims)
+            case(name.lower() + '_' + shape, 'sum_layer', param % axis, x, lambda v: function(v, axis), tolerance=2e-6)
+        special = np.float32([[1, np.nan, 3], [np.inf, 2, 3], [-np.inf, 2, 3], [np.nan] * 3])
+        case(name.lower() + '_special', 'sum_layer', param % 1, special, lambda v: function(v, 1))
+        if name in of_nothing:
+            case(name.lower() + '_of_nothing', 'sum_layer', param % 1, f(2, 0, 3), lambda v: np.full((2, 3), of_nothing[name]))
+
+    def log_softmax(v, axis):
+        v = v - v.max(axis, keepdims=True)
+        return v - np.log(np.exp(v).sum(axis, keepdims=True))
+    for shape, (dims, axis) in shapes.items():
+        case('log_' + shape, 'softmax_layer', 'softmax_param { dim: %d log: true }' % axis, 3 * f(*dims),
+             lambda v: log_softmax(v, axis) if v.size else v, tolerance=2e-6)
+    case('log_masked', 'softmax_layer', 'softmax_param { log: true }', np.float32([[-4294967295, 0.5, 1.5], [-1e30] * 3]),
+         lambda v: log_softmax(v, 1))
+
+
 def main():
     ap = argparse.ArgumentParser()
     ap.add_argument('--oracle', required=True)
@@ -659,7 +690,7 @@ def main():
     np.seterr(all='ignore')  # NaN and infinity are what some cases are about.
     c = Cases(ulf_ref)
     for family in (arithmetic, where, sums, activations, prelu, bn, dice, softmax, shapes, sources, matmul, batchdot, gru,
-                   embedding, parts_of_a_row_repeated, numbers_a_step_apart):
+                   embedding, parts_of_a_row_repeated, numbers_a_step_apart, functions_along_an_axis):
         family(c)
     for layer_type, text in c.files.items():
         with open(os.path.join(a.out, layer_type + '.textproto'), 'w') as f:

@@ -33,7 +33,21 @@ void WhereRows(const Strided& condition, const Strided& a, const Strided& b, flo
 }
 
 void Softmax(const float* x, float* y, int64_t outer, int64_t count, int64_t inner, Isa isa) {
-  KernelsOf(isa).softmax(x, y, outer, count, inner);
+  KernelsOf(isa).softmax(x, y, outer, count, inner, /*log=*/false);
+}
+
+void LogSoftmax(const float* x, float* y, int64_t outer, int64_t count, int64_t inner, Isa isa) {
+  KernelsOf(isa).softmax(x, y, outer, count, inner, /*log=*/true);
+}
+
+void Reduce(ReduceOp op, const float* x, float* y, int64_t outer, int64_t count, int64_t inner,
+            Isa isa) {
+  KernelsOf(isa).reduce(op, x, y, outer, count, inner);
+}
+
+void BestPlaces(bool smallest, const float* x, float* places, int64_t outer, int64_t count,
+                int64_t inner, Isa isa) {
+  KernelsOf(isa).best_places(smallest, x, places, outer, count, inner);
 }
 
 void LayerNorm(const RowNorm& norm, const float* x, float* y, int64_t rows, int64_t n, Isa isa) {

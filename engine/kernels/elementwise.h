@@ -1,4 +1,4 @@
-// Elementwise functions, arithmetic, softmax and weighted sums over arrays.
+// Elementwise functions, arithmetic, softmax, reductions and weighted sums over arrays.
 //
 // All functions are thread-safe, allocate nothing, take pointers of any alignment and read and
 // write nothing outside of the arrays.  REQUIRES: `isa` is supported by this machine.
@@ -41,6 +41,17 @@ void WhereRows(const Strided& condition, const Strided& a, const Strided& b, flo
 // subtracted first; weights that underflow are exactly 0.  y may be x.
 void Softmax(const float* x, float* y, int64_t outer, int64_t count, int64_t inner,
              Isa isa = ActiveIsa());
+// Its logarithm, x - max - log(sum(exp(x - max))), likewise.
+void LogSoftmax(const float* x, float* y, int64_t outer, int64_t count, int64_t inner,
+                Isa isa = ActiveIsa());
+
+// y [outer, inner] = the middle axis of [outer, count, inner] by the operation; sums in parts.
+void Reduce(ReduceOp op, const float* x, float* y, int64_t outer, int64_t count, int64_t inner,
+            Isa isa = ActiveIsa());
+// The places of the largest or smallest entries, likewise, of equal ones the first; NaN counts as
+// the worst of numbers.
+void BestPlaces(bool smallest, const float* x, float* places, int64_t outer, int64_t count,
+                int64_t inner, Isa isa = ActiveIsa());
 
 // y = (x - mean) / sqrt(mean of (x - mean)^2 + eps) * scale + shift for rows of n values, each with
 // its own mean, which is 0 if not `centred`.  y may be x.

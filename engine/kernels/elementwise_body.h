@@ -189,8 +189,13 @@ inline float SumOf(Vec v) {
   return out[0];
 }
 
-// One row of n values.  A NaN anywhere makes the sum, and so every value, NaN.
-void SoftmaxRow(const float* x, float* y, int64_t n) {
+// Of one row of n values: the largest, and the sum of exp(x - max), which go to y but for kLog.  A
+// NaN anywhere makes the sum NaN.
+struct RowSum {
+  float max, sum;
+};
+template <bool kLog>
+RowSum SumOfExps(const float* x, float* y, int64_t n) {
   const int64_t full = n / Vec::kLanes * Vec::kLanes;
   float max = x[0];
   if (full > 0) {
@@ -204,20 +209,47 @@ void SoftmaxRow(const float* x, float* y, int64_t n) {
   Vec sum = Vec::Zero();
   for (int64_t i = 0; i < full; i += Vec::kLanes) {
     const Vec e = ExpOfNegative(Vec::Load(x + i) - shift);
-    e.Store(y + i);
+    if (!kLog) e.Store(y + i);
     sum = sum + e;
   }
   if (full < n) {
     const Vec::Mask mask = Vec::MaskOf(n - full);
-    ExpOfNegative(Vec::LoadMasked(x + full, mask) - shift).StoreMasked(y + full, mask);
-    sum = sum + Vec::LoadMasked(y + full, mask);
+    float rest[Vec::kLanes] = {};
+    ExpOfNegative(Vec::LoadMasked(x + full, mask) - shift).StoreMasked(rest, mask);
+    sum = sum + Vec::Load(rest);
+    if (!kLog) Vec::Load(rest).StoreMasked(y + full, mask);
   }
-  const float scale = 1.0f / SumOf(sum);
-  Map(y, y, n, [scale](auto v) { return v * decltype(v)::Set(scale); });
+  return {max, SumOf(sum)};
+}
+
+void SoftmaxRows(const float* x, float* y, int64_t rows, int64_t n) {
+  for (int64_t r = 0; r < rows; ++r, x += n, y += n) {
+    const float scale = 1.0f / SumOfExps<false>(x, y, n).sum;
+    Map(y, y, n, [scale](auto v) { return v * decltype(v)::Set(scale); });
+  }
+}
+
+// With the logarithms of as many sums as a vector has lanes at once.
+void LogSoftmaxRows(const float* x, float* y, int64_t rows, int64_t n) {
+  for (int64_t r = 0; r < rows; r += Vec::kLanes) {
+    const int64_t now = Least(rows - r, Vec::kLanes);
+    float max[Vec::kLanes], log[Vec::kLanes] = {};
+    for (int64_t i = 0; i < now; ++i) {
+      const RowSum row = SumOfExps<true>(x + (r + i) * n, nullptr, n);
+      max[i] = row.max;
+      log[i] = row.sum;
+    }
+    Log(Vec::Load(log)).Store(log);
+    for (int64_t i = 0; i < now; ++i) {
+      Map(x + (r + i) * n, y + (r + i) * n, n, [most = max[i], sum = log[i]](auto v) {
+        return v - decltype(v)::Set(most) - decltype(v)::Set(sum);
+      });
+    }
+  }
 }
 
 // Columns of one vector, [count, inner].
-template <class LoadFn, class StoreFn>
+template <bool kLog, class LoadFn, class StoreFn>
 [[gnu::always_inline]] inline void SoftmaxColumns(const float* x, float* y, int64_t count,
                                                   int64_t inner, LoadFn load, StoreFn store) {
   Vec max = load(x);
@@ -225,8 +257,13 @@ template <class LoadFn, class StoreFn>
   Vec sum = Vec::Zero();
   for (int64_t t = 0; t < count; ++t) {
     const Vec e = ExpOfNegative(load(x + t * inner) - max);
-    store(e, y + t * inner);
+    if (!kLog) store(e, y + t * inner);
     sum = sum + e;
+  }
+  if (kLog) {
+    const Vec log = Log(sum);
+    for (int64_t t = 0; t < count; ++t) store(load(x + t * inner) - max - log, y + t * inner);
+    return;
   }
   const Vec scale = Vec::Set(1.0f) / sum;
   for (int64_t t = 0; t < count; ++t) store(load(y + t * inner) * scale, y + t * inner);
@@ -234,6 +271,7 @@ template <class LoadFn, class StoreFn>
 
 // Rows of few values: as many as a vector has lanes are turned into columns and back.
 constexpr int64_t kShortRow = 16;
+template <bool kLog>
 void SoftmaxShortRows(const float* x, float* y, int64_t rows, int64_t count) {
   float columns[kShortRow * Vec::kLanes] = {};
   for (int64_t r = 0; r < rows;
@@ -242,7 +280,7 @@ void SoftmaxShortRows(const float* x, float* y, int64_t rows, int64_t count) {
     for (int64_t i = 0; i < lanes; ++i) {
       for (int64_t t = 0; t < count; ++t) columns[t * Vec::kLanes + i] = x[i * count + t];
     }
-    SoftmaxColumns(
+    SoftmaxColumns<kLog>(
         columns, columns, count, Vec::kLanes, [](const float* p) { return Vec::Load(p); },
         [](Vec v, float* p) { v.Store(p); });
     for (int64_t i = 0; i < lanes; ++i) {
@@ -251,27 +289,28 @@ void SoftmaxShortRows(const float* x, float* y, int64_t rows, int64_t count) {
   }
 }
 
-void Softmax(const float* x, float* y, int64_t outer, int64_t count, int64_t inner) {
+template <bool kLog>
+void SoftmaxOf(const float* x, float* y, int64_t outer, int64_t count, int64_t inner) {
   if (count == 0) return;
-  if (inner == 1 && count <= kShortRow) return SoftmaxShortRows(x, y, outer, count);
+  if (inner == 1 && count <= kShortRow) return SoftmaxShortRows<kLog>(x, y, outer, count);
+  if (inner == 1) return (kLog ? &LogSoftmaxRows : &SoftmaxRows)(x, y, outer, count);
   const int64_t full = inner / Vec::kLanes * Vec::kLanes;
   const Vec::Mask mask = Vec::MaskOf(inner - full);
   for (int64_t o = 0; o < outer; ++o, x += count * inner, y += count * inner) {
-    if (inner == 1) {
-      SoftmaxRow(x, y, count);
-      continue;
-    }
     for (int64_t j = 0; j < full; j += Vec::kLanes) {
-      SoftmaxColumns(
+      SoftmaxColumns<kLog>(
           x + j, y + j, count, inner, [](const float* p) { return Vec::Load(p); },
           [](Vec v, float* p) { v.Store(p); });
     }
     if (full == inner) continue;
-    SoftmaxColumns(
+    SoftmaxColumns<kLog>(
         x + full, y + full, count, inner,
         [mask](const float* p) { return Vec::LoadMasked(p, mask); },
         [mask](Vec v, float* p) { v.StoreMasked(p, mask); });
   }
+}
+void Softmax(const float* x, float* y, int64_t outer, int64_t count, int64_t inner, bool log) {
+  log ? SoftmaxOf<true>(x, y, outer, count, inner) : SoftmaxOf<false>(x, y, outer, count, inner);
 }
 
 // ------------------------------------------------------------------------------------ layer norms

@@ -48,7 +48,12 @@ struct KernelTable {
                  int64_t rows, int64_t n);
   void (*where)(const Strided& condition, const Strided& a, const Strided& b, float* y,
                 int64_t rows, int64_t n);
-  void (*softmax)(const float* x, float* y, int64_t outer, int64_t count, int64_t inner);
+  void (*softmax)(const float* x, float* y, int64_t outer, int64_t count, int64_t inner, bool log);
+  // See Reduce and BestPlaces in elementwise.h.
+  void (*reduce)(ReduceOp op, const float* x, float* y, int64_t outer, int64_t count,
+                 int64_t inner);
+  void (*best_places)(bool smallest, const float* x, float* places, int64_t outer, int64_t count,
+                      int64_t inner);
   void (*layer_norm)(const RowNorm& norm, const float* x, float* y, int64_t rows, int64_t n);
   // y[e] = sum over t of w[t] * v[t * stride + e].
   void (*weighted_sum)(const float* w, const float* v, int64_t stride, int64_t count, int64_t n,

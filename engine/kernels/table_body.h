@@ -18,6 +18,7 @@ inline Vec MultiplyAdd(Vec a, Vec b, Vec sum) { return Vec::Fma(a, b, sum); }
 #include "engine/kernels/fc_body.h"
 #include "engine/kernels/gru_body.h"
 #include "engine/kernels/hash_body.h"
+#include "engine/kernels/reduce_body.h"
 #include "engine/kernels/row_products_body.h"
 #include "engine/kernels/table.h"
 #include "engine/kernels/transpose_body.h"
@@ -32,6 +33,8 @@ constexpr KernelTable kTable = {
     .binary = &Binary,
     .where = &Where,
     .softmax = &Softmax,
+    .reduce = &ReduceAxis,
+    .best_places = &BestPlaces,
     .layer_norm = &LayerNorm,
     .weighted_sum = &WeightedSum,
     .dot_product_attention = &DotProductAttention,

@@ -118,6 +118,14 @@ enum class UnaryOp : uint8_t {
   kRound,  // To the nearest whole number, of two the even one.
 };
 
+// What the entries along an axis become one by.
+enum class ReduceOp : uint8_t {
+  kSum,
+  kMax,  // NaN if one is, like kMin; of none infinite.
+  kMin,
+  kProduct,
+};
+
 // An operand of rows: value (r, j) is data[r * stride + j * step].
 struct Strided {
   const float* data = nullptr;

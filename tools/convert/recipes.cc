@@ -85,9 +85,10 @@ absl::Status AddConcat(GraphBuilder& builder, absl::string_view name,
 }
 
 absl::Status AddSoftmax(GraphBuilder& builder, absl::string_view name, const std::string& in,
-                        int axis, absl::string_view out) {
+                        int axis, absl::string_view out, bool log) {
   ulf::LayerParameter layer = MakeLayer("softmax_layer", name, {in}, out);
   layer.mutable_softmax_param()->set_dim(axis);
+  if (log) layer.mutable_softmax_param()->set_log(true);
   return builder.AddLayer(std::move(layer));
 }
 

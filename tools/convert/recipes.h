@@ -35,7 +35,7 @@ absl::Status AddTranspose(GraphBuilder& builder, absl::string_view name, const s
 absl::Status AddConcat(GraphBuilder& builder, absl::string_view name,
                        absl::Span<const std::string> in, int axis, absl::string_view out);
 absl::Status AddSoftmax(GraphBuilder& builder, absl::string_view name, const std::string& in,
-                        int axis, absl::string_view out);
+                        int axis, absl::string_view out, bool log = false);
 // `expression` over @0, @1, ... (ulf.ExpressionParameter).
 absl::Status AddExpression(GraphBuilder& builder, absl::string_view name,
                            absl::string_view expression, absl::Span<const std::string> in,

@@ -37,15 +37,16 @@ class Function final : public Layer {
 
 // ---------------------------------------------------------------------------------------- softmax
 
-// softmax_layer.  Along axis 0 rows depend on each other, so that their level is unknown then.
+// softmax_layer, or its logarithm.  Along axis 0 rows depend on each other, so that their level is
+// unknown then.
 class SoftmaxLayer final : public Layer {
  public:
-  explicit SoftmaxLayer(int axis) : axis_(axis) {}
+  explicit SoftmaxLayer(int axis, bool log = false) : axis_(axis), log_(log) {}
 
   static absl::StatusOr<std::unique_ptr<Layer>> Parse(const ParseContext& ctx) {
     const int axis = ctx.param.softmax_param().dim();
     RETURN_IF_ERROR(WantBetween("softmax_param.dim", axis, 0));
-    return std::unique_ptr<Layer>(new SoftmaxLayer(axis));
+    return std::unique_ptr<Layer>(new SoftmaxLayer(axis, ctx.param.softmax_param().log()));
   }
   absl::StatusOr<TensorSpecs> Infer(absl::Span<const TensorSpec> in) const override {
     RETURN_IF_ERROR(WantFloat32(in));
@@ -57,18 +58,22 @@ class SoftmaxLayer final : public Layer {
     if (axis_ == 0 && out.level != Level::kConstant) out.level = Level::kUnknown;
     return TensorSpecs{out};
   }
-  Semantics semantics() const override { return {.op = Semantics::Op::kSoftmax, .axis = axis_}; }
+  Semantics semantics() const override {
+    return {.op = log_ ? Semantics::Op::kOther : Semantics::Op::kSoftmax, .axis = axis_};
+  }
   absl::StatusOr<std::unique_ptr<Kernel>> Prepare(absl::Span<const TensorSpec>) const override {
-    return MakeKernel([axis = axis_](RunContext& ctx) {
+    return MakeKernel([axis = axis_,
+                       function = log_ ? &engine::LogSoftmax : &engine::Softmax](RunContext& ctx) {
       const Tensor& x = ctx.in[0];
       const Around around(x, axis);
-      engine::Softmax(x.f32(), ctx.out[0].f32(), around.outer, x.dims[axis], around.inner);
+      function(x.f32(), ctx.out[0].f32(), around.outer, x.dims[axis], around.inner, ActiveIsa());
     });
   }
-  std::string Describe() const override { return absl::StrCat("dim=", axis_); }
+  std::string Describe() const override { return absl::StrCat("dim=", axis_, log_ ? " log" : ""); }
 
  private:
   const int axis_;
+  const bool log_;
 };
 
 template <UnaryOp kUnary, Semantics::Op kOp>
@@ -92,7 +97,8 @@ constexpr LayerType kTypes[] = {
      .summary = "softmax along one axis",
      .param_field = ulf::LayerParameter::kSoftmaxParamFieldNumber,
      .parse = &SoftmaxLayer::Parse,
-     .doc = {.formula = "y = exp(x - max) / sum(exp(x - max)) along softmax_param.dim (1)",
+     .doc = {.formula = "y = exp(x - max) / sum(exp(x - max)) along softmax_param.dim (1); "
+                        "softmax_param.log: x - max - log(sum(exp(x - max)))",
              .inputs = "x float32, any rank above the axis",
              .source = "ULF layer guide",
              .example_inputs = "x:4"}},

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/errors.h"
@@ -199,60 +200,38 @@ class Where final : public Layer {
 
 // ---------------------------------------------------------------------------------------- sum
 
-constexpr int kLanes = 16;
-
-// y[i] = the sum over t of x[t * stride + i] for i < kWidth, in sums of 16 entries, so that sums
-// over all rows of a request keep their digits.
-template <int kWidth>
-[[gnu::always_inline]] inline void SumColumns(const float* x, int64_t stride, int64_t count,
-                                              float* y) {
-  constexpr int64_t kEntries = 16;
-  float sums[kWidth] = {};
-  for (int64_t t = 0; t < count;) {
-    float some[kWidth] = {};
-    for (const int64_t end = std::min(count, t + kEntries); t < end; ++t, x += stride) {
-      for (int i = 0; i < kWidth; ++i) some[i] += x[i];
-    }
-    for (int i = 0; i < kWidth; ++i) sums[i] += some[i];
-  }
-  for (int i = 0; i < kWidth; ++i) y[i] = sums[i];
-}
-
-// The sum of x in 16 partial sums: what the compiler may vectorise, and more exact than one.
-[[gnu::always_inline]] inline float Total(const float* x, int64_t n) {
-  float total = 0;
-  int64_t i = 0;
-  if (n >= kLanes) {
-    float lanes[kLanes] = {};
-    for (; i + kLanes <= n; i += kLanes) {
-      for (int j = 0; j < kLanes; ++j) lanes[j] += x[i + j];
-    }
-    for (float lane : lanes) total += lane;
-  }
-  for (; i < n; ++i) total += x[i];
-  return total;
-}
-
-// Sums over the middle axis of [outer, count, inner].
-ULFD_MULTIVERSION void SumMiddle(const float* x, int64_t outer, int64_t count, int64_t inner,
-                                 float* y) {
-  for (int64_t o = 0; o < outer; ++o, x += count * inner, y += inner) {
+// y[.., t, ..] = the sum of entries 0 to t of the middle axis of [outer, count, inner].
+ULFD_MULTIVERSION void CumulativeSums(const float* x, int64_t outer, int64_t count, int64_t inner,
+                                      float* y) {
+  for (int64_t o = 0; count > 0 && o < outer; ++o, x += count * inner, y += count * inner) {
     if (inner == 1) {
-      *y = Total(x, count);
+      float sum = 0;
+      for (int64_t t = 0; t < count; ++t) y[t] = sum += x[t];
       continue;
     }
-    int64_t i = 0;
-    for (; i + kLanes <= inner; i += kLanes) SumColumns<kLanes>(x + i, inner, count, y + i);
-    for (; i + 4 <= inner; i += 4) SumColumns<4>(x + i, inner, count, y + i);
-    for (; i < inner; ++i) SumColumns<1>(x + i, inner, count, y + i);
+    std::copy_n(x, inner, y);
+    for (int64_t t = 1; t < count; ++t) {
+      const float* __restrict before = y + (t - 1) * inner;
+      float* __restrict to = y + t * inner;
+      for (int64_t i = 0; i < inner; ++i) to[i] = before[i] + x[t * inner + i];
+    }
   }
 }
+
+constexpr std::pair<ulf::SumParameter::Function, ReduceOp> kReductions[] = {
+    {ulf::SumParameter::SUM, ReduceOp::kSum},
+    {ulf::SumParameter::MAX, ReduceOp::kMax},
+    {ulf::SumParameter::MIN, ReduceOp::kMin},
+    {ulf::SumParameter::PRODUCT, ReduceOp::kProduct},
+};
 
 // sum_layer (the guide also spells it reduce_layer).  Along axis 0 rows are summed away, so that
 // the level is unknown then.  Of several axes only the first counts (a notice).
 class SumAxis final : public Layer {
  public:
-  explicit SumAxis(int axis) : axis_(axis) {}
+  using Function = ulf::SumParameter::Function;
+  explicit SumAxis(int axis, Function function = ulf::SumParameter::SUM)
+      : axis_(axis), function_(function) {}
 
   static absl::StatusOr<std::unique_ptr<Layer>> Parse(const ParseContext& ctx) {
     if (!ctx.param.has_sum_param()) return std::unique_ptr<Layer>(new SumAxis(1));
@@ -264,32 +243,49 @@ class SumAxis final : public Layer {
                                          " axes: only the first, ", dims[0],
                                          ", is summed (as in Blaze)"));
     }
-    return std::unique_ptr<Layer>(new SumAxis(dims[0]));
+    return std::unique_ptr<Layer>(new SumAxis(dims[0], ctx.param.sum_param().function()));
   }
   absl::StatusOr<TensorSpecs> Infer(absl::Span<const TensorSpec> in) const override {
     RETURN_IF_ERROR(WantFloat32(in));
     RETURN_IF_ERROR(WantAxis("sum_param.dim", axis_, in[0]));
     TensorSpec out = in[0];
-    out.shape.dims().erase(out.shape.dims().begin() + axis_);
+    if (!IsCumulative()) out.shape.dims().erase(out.shape.dims().begin() + axis_);
     out.level = LevelOf(out.shape, in);
     if (axis_ == 0 && out.level != Level::kConstant) out.level = Level::kUnknown;
     return TensorSpecs{out};
   }
-  Semantics semantics() const override { return {.op = Semantics::Op::kSum, .axis = axis_}; }
+  Semantics semantics() const override {
+    const bool is_sum = function_ == ulf::SumParameter::SUM;
+    return {.op = is_sum ? Semantics::Op::kSum : Semantics::Op::kOther, .axis = axis_};
+  }
   double Flops(absl::Span<const TensorSpec> in, absl::Span<const TensorSpec>) const override {
     return static_cast<double>(in[0].shape.Elements().value());
   }
   absl::StatusOr<std::unique_ptr<Kernel>> Prepare(absl::Span<const TensorSpec>) const override {
-    return MakeKernel([axis = axis_](RunContext& ctx) {
+    return MakeKernel([axis = axis_, function = function_](RunContext& ctx) {
       const Tensor& x = ctx.in[0];
+      float* const y = ctx.out[0].f32();
+      if (ctx.out[0].elements() == 0) return;
       const Around around(x, axis);
-      SumMiddle(x.f32(), around.outer, x.dims[axis], around.inner, ctx.out[0].f32());
+      for (const auto& [of, op] : kReductions) {
+        if (of == function) Reduce(op, x.f32(), y, around.outer, x.dims[axis], around.inner);
+      }
+      if (function == ulf::SumParameter::CUMULATIVE_SUM) {
+        CumulativeSums(x.f32(), around.outer, x.dims[axis], around.inner, y);
+      }
     });
   }
-  std::string Describe() const override { return absl::StrCat("dim=", axis_); }
+  std::string Describe() const override {
+    const bool is_sum = function_ == ulf::SumParameter::SUM;
+    return absl::StrCat("dim=", axis_, is_sum ? "" : " ",
+                        is_sum ? "" : ulf::SumParameter::Function_Name(function_));
+  }
 
  private:
+  bool IsCumulative() const { return function_ == ulf::SumParameter::CUMULATIVE_SUM; }
+
   const int axis_;
+  const Function function_;
 };
 
 template <BinaryOp kOp, Semantics::Op kSemantics>
@@ -323,10 +319,11 @@ constexpr LayerType kTypes[] = {
              .source = "ULF layer guide",
              .example_inputs = "mask:4;a:4;b:4"}},
     {.name = "sum_layer",
-     .summary = "sum along one axis, which is dropped",
+     .summary = "sum, maximum, minimum or product along one axis, which is dropped",
      .param_field = ulf::LayerParameter::kSumParamFieldNumber,
      .parse = &SumAxis::Parse,
-     .doc = {.formula = "y = sum of x along sum_param.dim (1), which is dropped",
+     .doc = {.formula = "y = sum of x along sum_param.dim (1), which is dropped; "
+                        "sum_param.function: MAX, MIN, PRODUCT; CUMULATIVE_SUM keeps the axis",
              .inputs = "x float32, any rank above the axis",
              .source = "ULF layer guide",
              .example_inputs = "x:3,4"}},

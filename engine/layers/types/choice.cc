@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/errors.h"
 #include "base/status_macros.h"
+#include "engine/kernels/elementwise.h"
 #include "engine/layers/checks.h"
 #include "engine/layers/common/function_kernel.h"
 #include "engine/layers/common/multiversion.h"
@@ -78,13 +79,33 @@ class TopKKernel final : public Kernel {
       return InvalidArgument("input 0: ", n, " entries along axis ", axis_, ", want ", k_,
                              " or more");
     }
-    k_ <= kFew ? ChooseFew(ctx, n, around) : ChooseMany(ctx, n, around);
+    if (k_ == 1) {
+      ChooseOne(ctx, n, around);
+    } else {
+      k_ <= kFew ? ChooseFew(ctx, n, around) : ChooseMany(ctx, n, around);
+    }
     return absl::OkStatus();
   }
 
  private:
   // Of more, going through the best for each entry takes longer than sorting.
   static constexpr int64_t kFew = 64;
+
+  void ChooseOne(RunContext& ctx, int64_t n, const Around& around) const {
+    const int64_t inner = around.inner, at_once = Pace::RowsAtOnce(n * inner, 1);
+    if (inner == 0) return;
+    for (int64_t row = 0; row < around.outer; row += at_once) {
+      const int64_t now = std::min(at_once, around.outer - row);
+      if (ctx.pace.Stops(now * n * inner)) return;
+      const float* const x = ctx.in[0].f32() + row * n * inner;
+      float* const best = ctx.out[0].f32() + row * inner;
+      float* const places = ctx.out[1].f32() + row * inner;
+      BestPlaces(sign_ < 0, x, places, now, n, inner);
+      for (int64_t i = 0; i < now * inner; ++i) {
+        best[i] = x[(i / inner * n + static_cast<int64_t>(places[i])) * inner + i % inner];
+      }
+    }
+  }
 
   // Columns side by side.
   void ChooseFew(RunContext& ctx, int64_t n, const Around& around) const {

@@ -210,7 +210,100 @@ TEST_P(ElementwiseTest, Softmax) {
           const double bound = 1e-6 + 6e-8 * (max - x[i]);
           ASSERT_NEAR(y[i], want, bound * want + 1e-44) << count << " " << inner;
         }
+        for (int64_t i = 0; i < x.size(); ++i) y[i] = x[i];
+        LogSoftmax(in_place ? y.data() : x.data(), y.data(), outer, count, inner, GetParam());
+        for (int64_t i = 0; i < x.size(); ++i) {
+          const int64_t first = i / (count * inner) * count * inner + i % inner;
+          double max = -1e30, sum = 0;
+          for (int64_t t = 0; t < count; ++t) max = std::max(max, double{x[first + t * inner]});
+          for (int64_t t = 0; t < count; ++t) sum += std::exp(x[first + t * inner] - max);
+          const double want = x[i] - max - std::log(sum);
+          ASSERT_NEAR(y[i], want, 1e-6 + 2e-7 * std::abs(want)) << count << " " << inner;
+        }
       }
+    }
+  }
+}
+
+// What entries become one by, in double; its error is measured in `size`.
+double Reduced(ReduceOp op, const std::vector<double>& entries, double& size) {
+  double y = op == ReduceOp::kMax       ? -kInf
+             : op == ReduceOp::kMin     ? kInf
+             : op == ReduceOp::kProduct ? 1
+                                        : 0;
+  size = 0;
+  for (const double x : entries) {
+    if (op == ReduceOp::kSum) y += x;
+    if (op == ReduceOp::kMax) y = std::max(y, x);
+    if (op == ReduceOp::kMin) y = std::min(y, x);
+    if (op == ReduceOp::kProduct) y *= x;
+    size += op == ReduceOp::kSum ? std::abs(x) : 0;
+  }
+  if (op == ReduceOp::kProduct) size = std::abs(y) * static_cast<double>(entries.size());
+  return y;
+}
+
+TEST_P(ElementwiseTest, Reductions) {
+  for (const int64_t count : {0, 1, 2, 7, 8, 9, 31, 50, 100, 257}) {
+    for (const int64_t inner : {1, 2, 8, 19, 70}) {
+      for (const int64_t outer : {1, 3, 20}) {
+        SCOPED_TRACE(absl::StrCat(outer, " x ", count, " x ", inner));
+        const GuardedFloats x(outer * count * inner, 1, -1.5f, 1.5f);
+        GuardedFloats y(outer * inner), places(outer * inner);
+        const auto entries = [&](int64_t i) {
+          std::vector<double> of;
+          for (int64_t t = 0; t < count; ++t) {
+            of.push_back(double{x[(i / inner * count + t) * inner + i % inner]});
+          }
+          return of;
+        };
+        for (const ReduceOp op :
+             {ReduceOp::kSum, ReduceOp::kMax, ReduceOp::kMin, ReduceOp::kProduct}) {
+          Reduce(op, x.data(), y.data(), outer, count, inner, GetParam());
+          for (int64_t i = 0; i < outer * inner; ++i) {
+            double size = 0;
+            const double want = Reduced(op, entries(i), size);
+            if (std::isinf(want)) {
+              ASSERT_EQ(y[i], want);
+            } else {
+              ASSERT_NEAR(y[i], want, 3e-7 * size + 1e-38) << static_cast<int>(op);
+            }
+          }
+        }
+        for (const bool smallest : {false, true}) {
+          if (count == 0) continue;
+          BestPlaces(smallest, x.data(), places.data(), outer, count, inner, GetParam());
+          for (int64_t i = 0; i < outer * inner; ++i) {
+            const std::vector<double> of = entries(i);
+            const auto best = smallest ? std::min_element(of.begin(), of.end())
+                                       : std::max_element(of.begin(), of.end());
+            ASSERT_EQ(places[i], static_cast<float>(best - of.begin()));
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST_P(ElementwiseTest, ReductionsOfWhatIsNotFinite) {
+  const float nan = std::nanf("");
+  for (const int64_t inner : {1, 3}) {
+    for (const int64_t count : {5, 45}) {
+      for (const int64_t at : {int64_t{0}, int64_t{3}, count - 1}) {
+        std::vector<float> x(count * inner, 1.0f), y(inner), places(inner);
+        for (int64_t i = 0; i < inner; ++i) x[at * inner + i] = nan;
+        for (const ReduceOp op :
+             {ReduceOp::kSum, ReduceOp::kMax, ReduceOp::kMin, ReduceOp::kProduct}) {
+          Reduce(op, x.data(), y.data(), 1, count, inner, GetParam());
+          for (const float v : y) EXPECT_TRUE(std::isnan(v)) << static_cast<int>(op);
+        }
+        BestPlaces(false, x.data(), places.data(), 1, count, inner, GetParam());
+        for (const float v : places) EXPECT_EQ(v, at == 0 ? 1.0f : 0.0f);
+      }
+      const std::vector<float> worst(count * inner, -kInf);
+      std::vector<float> places(inner);
+      BestPlaces(false, worst.data(), places.data(), 1, count, inner, GetParam());
+      for (const float v : places) EXPECT_EQ(v, 0.0f);
     }
   }
 }

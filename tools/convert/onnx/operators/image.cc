@@ -493,7 +493,7 @@ bool IsWhole(const Window& window, const Dims& dims) {
 absl::Status LargestOfImage(OnnxNode& node, const OnnxValue& x) {
   std::vector<int> axes(static_cast<size_t>(x.rank() - 2));
   std::iota(axes.begin(), axes.end(), 2);
-  ASSIGN_OR_RETURN(OnnxValue y, FoldAxes(node, x, axes, "max"));
+  ASSIGN_OR_RETURN(OnnxValue y, ReduceAxes(node, x, std::move(axes), ulf::SumParameter::MAX));
   node.Set(std::move(y));
   return absl::OkStatus();
 }
@@ -525,6 +525,7 @@ absl::Status Pool(OnnxNode& node) {
 template <bool average>
 absl::Status GlobalPool(OnnxNode& node) {
   ASSIGN_OR_RETURN(const OnnxValue x, node.value(0));
+  if (!average && x.rank() > 2) return LargestOfImage(node, x);
   ASSIGN_OR_RETURN(const std::string in, Image(node, x));
   ulf::LayerParameter layer = MakeLayer("max_pooling_layer", node.name, {in}, node.Top());
   layer.mutable_pooling_param()->set_global_pooling(true);

@@ -131,9 +131,10 @@ absl::Status SetComputed(OnnxNode& node, absl::string_view expression,
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::string> SumAlong(OnnxNode& node, std::string tensor,
-                                     const std::vector<int>& axes, const std::string& name,
-                                     const std::string& out) {
+absl::StatusOr<std::string> ReduceAlong(OnnxNode& node, std::string tensor,
+                                        const std::vector<int>& axes, const std::string& name,
+                                        const std::string& out,
+                                        ulf::SumParameter::Function function) {
   for (auto axis = axes.rbegin(); axis != axes.rend(); ++axis) {
     const bool last = axis + 1 == axes.rend();
     const std::string top = last ? out : node.Scratch("sum");
@@ -142,10 +143,34 @@ absl::StatusOr<std::string> SumAlong(OnnxNode& node, std::string tensor,
     }
     ulf::LayerParameter layer = MakeLayer("sum_layer", last ? name : top, {tensor}, top);
     layer.mutable_sum_param()->add_dim(*axis);
+    if (function != ulf::SumParameter::SUM) layer.mutable_sum_param()->set_function(function);
     RETURN_IF_ERROR(node.builder().AddLayer(std::move(layer)));
     tensor = top;
   }
   return tensor;
+}
+
+OnnxValue Reduced(OnnxNode& node, const std::string& tensor, Dims dims,
+                  const std::vector<int>& axes) {
+  for (auto axis = axes.rbegin(); axis != axes.rend(); ++axis) dims.erase(dims.begin() + *axis);
+  OnnxValue y = node.graph.Whole(tensor, std::move(dims));
+  for (const int axis : axes) y = WithAxis(std::move(y), axis);
+  return y;
+}
+
+absl::StatusOr<OnnxValue> ReduceAxes(OnnxNode& node, OnnxValue x, std::vector<int> axes,
+                                     ulf::SumParameter::Function function) {
+  const std::vector<int> order = TensorOrder(node.graph, x), back = Inverse(order);
+  if (!order.empty()) {
+    x = Reordered(x, order);
+    for (int& axis : axes) axis = back[axis];
+    std::sort(axes.begin(), axes.end());
+  }
+  ASSIGN_OR_RETURN(const std::string in, node.graph.PlainAlong(x, axes));
+  ASSIGN_OR_RETURN(const std::string out,
+                   ReduceAlong(node, in, axes, node.name, node.Top(), function));
+  const OnnxValue y = Reduced(node, out, x.dims, axes);
+  return order.empty() ? y : Reordered(y, back);
 }
 
 absl::StatusOr<Count> CountAlong(OnnxNode& node, const Dims& dims, const std::vector<int>& axes) {
@@ -166,92 +191,6 @@ void NoteRows(OnnxNode& node, const Dims& dims, const std::vector<int>& axes) {
     node.across_rows = true;
     node.note = "across rows: requests are scored whole";
   }
-}
-
-absl::Status AddLogSoftmax(OnnxNode& node, const std::string& in, int axis, const std::string& name,
-                           const std::string& out) {
-  ASSIGN_OR_RETURN(const std::string most, FoldAlong(node, in, axis, "max"));
-  const std::string shifted = node.Scratch("shifted"), total = node.Scratch("total");
-  RETURN_IF_ERROR(AddPlain(node.builder(), "sub_layer", shifted, {in, most}, shifted));
-  ASSIGN_OR_RETURN(const std::string exps, Computed(node, "exps", "exp(@0)", {shifted}));
-  RETURN_IF_ERROR(SumAlong(node, exps, {axis}, total, total).status());
-  ASSIGN_OR_RETURN(const std::string kept,
-                   node.graph.Plain(WithAxis(node.graph.Whole(total), axis)));
-  return AddExpression(node.builder(), name, "@0 - log(@1)", {shifted, kept}, out);
-}
-
-namespace {
-
-// The largest entries of an axis as the maximum of windows: [rows, outer, size, inner].
-absl::StatusOr<std::string> LargestAlong(OnnxNode& node, const std::string& tensor, int axis) {
-  GraphBuilder& builder = node.builder();
-  const engine::Shape shape = builder.Find(tensor)->shape;
-  Dims dims(shape.dims().begin(), shape.dims().end());
-  std::vector<int64_t> image = {0, 1, dims[axis].value(), 1};
-  for (int d = 1; d < shape.rank(); ++d) {
-    if (d != axis) image[d < axis ? 1 : 3] *= dims[d].value();
-  }
-  dims[axis] = Dim::Of(1);
-  ASSIGN_OR_RETURN(const std::string apart, Sized(node, "apart", tensor, image));
-  const std::string most = node.Scratch("most");
-  ulf::LayerParameter layer = MakeLayer("max_pooling_layer", most, {apart}, most);
-  layer.mutable_pooling_param()->add_kernel_size(static_cast<uint32_t>(image[2]));
-  layer.mutable_pooling_param()->add_kernel_size(1);
-  RETURN_IF_ERROR(builder.AddLayer(std::move(layer)));
-  ASSIGN_OR_RETURN(const std::vector<int64_t> sizes, ReshapeSizes(builder.Find(most)->shape, dims));
-  return Sized(node, "folded", most, sizes);
-}
-
-}  // namespace
-
-absl::StatusOr<std::string> FoldAlong(OnnxNode& node, std::string tensor, int axis,
-                                      absl::string_view function) {
-  const engine::Shape shape = node.builder().Find(tensor)->shape;
-  int64_t size = shape[axis].value();
-  const auto is_number = [](const Dim& d) { return d.IsConst(); };
-  constexpr int64_t kFewHalves = 8, kLargestWindow = 4096;
-  if (function == "max" && axis > 0 && size >= kFewHalves && size <= kLargestWindow &&
-      std::all_of(shape.dims().begin() + 1, shape.dims().end(), is_number)) {
-    return LargestAlong(node, tensor, axis);
-  }
-  while (size > 1) {
-    const int64_t half = size / 2;
-    std::string parts[3];
-    for (int i = 0; i < (size % 2 == 0 ? 2 : 3); ++i) {
-      ASSIGN_OR_RETURN(parts[i], CutOut(node, "part", tensor, axis, i * half, i < 2 ? half : 1));
-    }
-    ASSIGN_OR_RETURN(
-        tensor, Computed(node, "folded", absl::StrCat(function, "(@0, @1)"), {parts[0], parts[1]}));
-    if (size % 2 != 0) {
-      ASSIGN_OR_RETURN(tensor, Joined(node, "joined", {tensor, parts[2]}, axis));
-    }
-    size = half + size % 2;
-  }
-  return tensor;
-}
-
-absl::StatusOr<OnnxValue> FoldAxes(OnnxNode& node, const OnnxValue& x, const std::vector<int>& axes,
-                                   absl::string_view function) {
-  const engine::Shape shape = node.builder().Find(x.tensor)->shape;
-  bool plain = std::all_of(shape.dims().begin(), shape.dims().end(),
-                           [](const Dim& d) { return d.IsConst(); });  // No rows to have in front.
-  for (const int axis : axes) {
-    RETURN_IF_ERROR(WantNoRows(x, axis));
-    plain |= node.graph.IsRepeated(x, axis);
-  }
-  OnnxValue y;
-  if (plain) {
-    ASSIGN_OR_RETURN(const std::string in, node.graph.PlainAlong(x, axes));
-    y = node.graph.Whole(in, x.dims);
-  } else {
-    ASSIGN_OR_RETURN(y, node.graph.RowsInFront(x));
-  }
-  for (const int axis : axes) {
-    if (y.axes[axis] < 0) continue;
-    ASSIGN_OR_RETURN(y.tensor, FoldAlong(node, y.tensor, y.axes[axis], function));
-    y.dims[axis] = Dim::Of(1);
-  }
-  return y;
 }
 
 absl::StatusOr<std::string> AddPlaces(OnnxNode& node, int64_t count, int behind) {
@@ -340,6 +279,17 @@ absl::StatusOr<OnnxValue> Cut(OnnxNode& node, const OnnxValue& x, int axis,
   return part;
 }
 
+// Whether the places are those of the whole axis, from the last to the first.
+bool AreAllBackwards(const Dim& size, const std::vector<int64_t>& places) {
+  const auto n = static_cast<int64_t>(places.size());
+  bool backwards = n > 2 && size == Dim::Of(n);
+  for (int64_t i = 0; backwards && i < n; ++i) {
+    const int64_t place = places[static_cast<size_t>(i)];
+    backwards = (place < 0 ? place + n : place) == n - 1 - i;
+  }
+  return backwards;
+}
+
 // Whether the ranges lie between others of the same row, so that one layer copies them all.  Those
 // of a whole row are views, side by side, which the graph compiler knows.
 bool LieApart(const OnnxNode& node, const OnnxValue& x, int axis, size_t ranges) {
@@ -363,6 +313,14 @@ absl::StatusOr<int64_t> WantPlace(int64_t place, int64_t size) {
 absl::StatusOr<OnnxValue> PickAlong(OnnxNode& node, const OnnxValue& x, int axis,
                                     const std::vector<int64_t>& places, const std::string& out) {
   ASSIGN_OR_RETURN(const OnnxValue from, node.graph.RowsInFront(x));
+  if (from.axes[axis] > 0 && !IsUncut(node, x, axis, 1) && AreAllBackwards(x.dims[axis], places)) {
+    ulf::LayerParameter layer = MakeLayer("reverse_layer", out, {from.tensor}, out);
+    layer.mutable_reverse_param()->add_axis(from.axes[axis]);
+    RETURN_IF_ERROR(node.builder().AddLayer(std::move(layer)));
+    OnnxValue reversed = from;
+    reversed.tensor = out;
+    return reversed;
+  }
   std::vector<Range> ranges;
   for (const int64_t place : places) {
     // Neighbours are cut together.
@@ -388,6 +346,12 @@ absl::StatusOr<OnnxValue> PickAlong(OnnxNode& node, const OnnxValue& x, int axis
   }
   part.dims[axis] = Dim::Of(static_cast<int64_t>(places.size()));
   return part;
+}
+
+absl::StatusOr<OnnxValue> Reversed(OnnxNode& node, const OnnxValue& x, int axis) {
+  std::vector<int64_t> places;
+  for (int64_t i = x.dims[axis].value(); i-- > 0;) places.push_back(i);
+  return PickAlong(node, x, axis, places, node.Scratch("reversed"));
 }
 
 absl::StatusOr<std::string> Scattered(OnnxNode& node, std::array<OnnxValue, 3> x_index_update,

@@ -53,11 +53,24 @@ std::vector<int> TensorOrder(const OnnxGraph& graph, const OnnxValue& x);
 OnnxValue Reordered(const OnnxValue& x, const std::vector<int>& order);
 std::vector<int> Inverse(const std::vector<int>& order);
 
-// sum_layer per axis (rising), from the last to the first; the last one is called `name` and makes
-// `out`.  Where no axis is left, the result has one of 1.
-absl::StatusOr<std::string> SumAlong(OnnxNode& node, std::string tensor,
-                                     const std::vector<int>& axes, const std::string& name,
-                                     const std::string& out);
+// sum_layer, or another of its functions, per axis (rising), from the last to the first; the last
+// one is called `name` and makes `out`.  Where no axis is left, the result has one of 1.
+absl::StatusOr<std::string> ReduceAlong(OnnxNode& node, std::string tensor,
+                                        const std::vector<int>& axes, const std::string& name,
+                                        const std::string& out,
+                                        ulf::SumParameter::Function function);
+inline absl::StatusOr<std::string> SumAlong(OnnxNode& node, std::string tensor,
+                                            const std::vector<int>& axes, const std::string& name,
+                                            const std::string& out) {
+  return ReduceAlong(node, std::move(tensor), axes, name, out, ulf::SumParameter::SUM);
+}
+// What a reduction of `dims` along the axes (rising) made: `tensor`, with dimensions of 1 in their
+// place.
+OnnxValue Reduced(OnnxNode& node, const std::string& tensor, Dims dims,
+                  const std::vector<int>& axes);
+// The node's layers: a function of sum_layer along these axes, which stay as dimensions of 1.
+absl::StatusOr<OnnxValue> ReduceAxes(OnnxNode& node, OnnxValue x, std::vector<int> axes,
+                                     ulf::SumParameter::Function function);
 // The entries of the axes of `dims`, as a tensor [1] or, where they are a number, as that.
 struct Count {
   double number = 1;
@@ -66,16 +79,6 @@ struct Count {
 absl::StatusOr<Count> CountAlong(OnnxNode& node, const Dims& dims, const std::vector<int>& axes);
 // For the report, where the axes run across rows.
 void NoteRows(OnnxNode& node, const Dims& dims, const std::vector<int>& axes);
-// x - max - log(sum(exp(x - max))) along an axis.
-absl::Status AddLogSoftmax(OnnxNode& node, const std::string& in, int axis, const std::string& name,
-                           const std::string& out);
-// The axis, folded to one entry of the same rank by a function of two ("max"): halves of it, then
-// halves of those.
-absl::StatusOr<std::string> FoldAlong(OnnxNode& node, std::string tensor, int axis,
-                                      absl::string_view function);
-// The value with these axes folded to one entry each, in the order of axes that its tensor has.
-absl::StatusOr<OnnxValue> FoldAxes(OnnxNode& node, const OnnxValue& x, const std::vector<int>& axes,
-                                   absl::string_view function);
 // 0, 1, ... along an axis that `behind` others follow.
 absl::StatusOr<std::string> AddPlaces(OnnxNode& node, int64_t count, int behind);
 
@@ -121,6 +124,8 @@ absl::StatusOr<int64_t> WantPlace(int64_t place, int64_t size);
 // The entries of an axis at these places.
 absl::StatusOr<OnnxValue> PickAlong(OnnxNode& node, const OnnxValue& x, int axis,
                                     const std::vector<int64_t>& places, const std::string& out);
+// The entries of an axis from the last to the first.
+absl::StatusOr<OnnxValue> Reversed(OnnxNode& node, const OnnxValue& x, int axis);
 // x, index and update, with the rows in front: the node's layer, which puts entries of `update` in
 // their places along an axis of x, or adds them there.
 absl::StatusOr<std::string> Scattered(OnnxNode& node, std::array<OnnxValue, 3> x_index_update,

@@ -90,7 +90,7 @@ absl::Status SoftmaxCrossEntropyLoss(OnnxNode& node) {
   const bool asked = node.node.output_size() > 1 && !node.node.output(1).empty();
   const std::string logs =
       asked ? node.graph.Top(node.node.output(1)) : node.Scratch("log_probabilities");
-  RETURN_IF_ERROR(AddLogSoftmax(node, in, 1, logs, logs));
+  RETURN_IF_ERROR(AddSoftmax(node.builder(), logs, in, 1, logs, /*log=*/true));
   if (asked) node.Set(logs, x.dims, 1);
   return AddLoss(node, logs, x.dims);
 }

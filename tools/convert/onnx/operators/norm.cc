@@ -103,16 +103,6 @@ absl::StatusOr<std::string> MeanAlong(OnnxNode& node, const std::string& tensor,
   return out;
 }
 
-// What a reduction of `dims` along the axes (rising) made: `tensor`, with dimensions of 1 in their
-// place.
-OnnxValue Reduced(OnnxNode& node, const std::string& tensor, Dims dims,
-                  const std::vector<int>& axes) {
-  for (auto axis = axes.rbegin(); axis != axes.rend(); ++axis) dims.erase(dims.begin() + *axis);
-  OnnxValue y = node.graph.Whole(tensor, std::move(dims));
-  for (const int axis : axes) y = WithAxis(std::move(y), axis);
-  return y;
-}
-
 // Sets the output, without the axes unless they are kept.
 void SetReduced(OnnxNode& node, OnnxValue y, const std::vector<int>& axes) {
   const bool keep = IntAttribute(node.node, "keepdims", 1) != 0;
@@ -129,27 +119,24 @@ bool OfOneEntry(const OnnxValue& x, const std::vector<int>& axes) {
 }
 
 // Largest or smallest entry, or the product.
-absl::Status ReduceByFolding(OnnxNode& node, const char* function) {
-  ASSIGN_OR_RETURN(const OnnxValue x, node.value(0));
+template <ulf::SumParameter::Function function>
+absl::Status Fold(OnnxNode& node) {
+  ASSIGN_OR_RETURN(OnnxValue x, node.value(0));
   ASSIGN_OR_RETURN(const std::vector<int> axes, ReducedAxes(node, x.rank()));
-  if (OfOneEntry(x, axes)) {
-    SetReduced(node, x, axes);
-    return absl::OkStatus();
+  for (const int axis : axes) RETURN_IF_ERROR(WantNoRows(x, axis));
+  if (!OfOneEntry(x, axes)) {
+    ASSIGN_OR_RETURN(x, ReduceAxes(node, x, axes, function));
   }
-  ASSIGN_OR_RETURN(OnnxValue y, FoldAxes(node, x, axes, function));
-  SetReduced(node, std::move(y), axes);
+  SetReduced(node, std::move(x), axes);
   return absl::OkStatus();
 }
-absl::Status ReduceMax(OnnxNode& node) { return ReduceByFolding(node, "max"); }
-absl::Status ReduceMin(OnnxNode& node) { return ReduceByFolding(node, "min"); }
-absl::Status ReduceProd(OnnxNode& node) { return ReduceByFolding(node, "mul"); }
 
 absl::Status LogSoftmax(OnnxNode& node) {
   ASSIGN_OR_RETURN(const SoftmaxInput in, ReadSoftmax(node));
   ASSIGN_OR_RETURN(const OnnxValue x, node.value(0));
   RETURN_IF_ERROR(WantNoRows(x, in.axis));
   const std::string out = in.flattened ? node.Scratch("softmax") : node.Top();
-  RETURN_IF_ERROR(AddLogSoftmax(node, in.tensor, in.axis, node.name, out));
+  RETURN_IF_ERROR(AddSoftmax(node.builder(), node.name, in.tensor, in.axis, out, /*log=*/true));
   return SetSoftmax(node, in, out);
 }
 
@@ -198,15 +185,14 @@ absl::Status Reduce(OnnxNode& node, Reduction kind) {
   return absl::OkStatus();
 }
 
-absl::Status ReduceSum(OnnxNode& node) { return Reduce(node, Reduction::kSum); }
-absl::Status ReduceMean(OnnxNode& node) { return Reduce(node, Reduction::kMean); }
-absl::Status ReduceSumSquare(OnnxNode& node) { return Reduce(node, Reduction::kSumSquare); }
-absl::Status ReduceL1(OnnxNode& node) { return Reduce(node, Reduction::kL1); }
-absl::Status ReduceL2(OnnxNode& node) { return Reduce(node, Reduction::kL2); }
+template <Reduction kind>
+absl::Status ReduceBy(OnnxNode& node) {
+  return Reduce(node, kind);
+}
 
 // log(sum(x)).
 absl::Status ReduceLogSum(OnnxNode& node) {
-  RETURN_IF_ERROR(ReduceSum(node));
+  RETURN_IF_ERROR(Reduce(node, Reduction::kSum));
   OnnxValue y = *node.graph.FindValue(node.output());
   ASSIGN_OR_RETURN(y.tensor, Computed(node, "log", "log(@0)", {y.tensor}));
   node.Set(std::move(y));
@@ -219,10 +205,10 @@ absl::Status ReduceLogSumExp(OnnxNode& node) {
   ASSIGN_OR_RETURN(const std::vector<int> axes, ReducedAxes(node, x.rank()));
   for (const int axis : axes) RETURN_IF_ERROR(WantNoRows(x, axis));
   ASSIGN_OR_RETURN(const std::string in, node.graph.PlainAlong(x, axes));
-  std::string most = in;
-  for (const int axis : axes) {
-    ASSIGN_OR_RETURN(most, FoldAlong(node, most, axis, "max"));
-  }
+  const std::string best = node.Scratch("most");
+  ASSIGN_OR_RETURN(std::string most,
+                   ReduceAlong(node, in, axes, best, best, ulf::SumParameter::MAX));
+  ASSIGN_OR_RETURN(most, node.graph.Plain(Reduced(node, most, x.dims, axes)));
   ASSIGN_OR_RETURN(most, Computed(node, "finite", "where(abs(@0) > 3.40282347e38, 0, @0)", {most}));
   ASSIGN_OR_RETURN(const std::string exps, Computed(node, "exps", "exp(@0 - @1)", {in, most}));
   const std::string total = node.Scratch("total"), out = node.Top();
@@ -451,14 +437,14 @@ absl::Status BatchNormalization(OnnxNode& node) {
 
 constexpr OnnxType kTypes[] = {
     {"Softmax", &Softmax},
-    {"ReduceSum", &ReduceSum},
-    {"ReduceMean", &ReduceMean},
-    {"ReduceSumSquare", &ReduceSumSquare},
-    {"ReduceL1", &ReduceL1},
-    {"ReduceL2", &ReduceL2},
-    {"ReduceMax", &ReduceMax},
-    {"ReduceMin", &ReduceMin},
-    {"ReduceProd", &ReduceProd},
+    {"ReduceSum", &ReduceBy<Reduction::kSum>},
+    {"ReduceMean", &ReduceBy<Reduction::kMean>},
+    {"ReduceSumSquare", &ReduceBy<Reduction::kSumSquare>},
+    {"ReduceL1", &ReduceBy<Reduction::kL1>},
+    {"ReduceL2", &ReduceBy<Reduction::kL2>},
+    {"ReduceMax", &Fold<ulf::SumParameter::MAX>},
+    {"ReduceMin", &Fold<ulf::SumParameter::MIN>},
+    {"ReduceProd", &Fold<ulf::SumParameter::PRODUCT>},
     {"LogSoftmax", &LogSoftmax},
     {"BatchNormalization", &BatchNormalization},
     {"LayerNormalization", &LayerNormalization},

@@ -21,33 +21,54 @@ using engine::Dim;
 // Compared with each other, or held as a row of 0 and 1 each.
 constexpr int64_t kMostPairs = 1 << 16;
 
-// The place of the largest or smallest entry, with a dimension of 1 for the axis: one of the axis
-// even where no entry is equal to the best, which is a NaN then.
-absl::StatusOr<std::string> BestPlace(OnnxNode& node, const std::string& in, const Dims& dims,
-                                      int axis, bool largest, bool last) {
-  const int64_t size = dims[axis].value();
-  constexpr int64_t kFew = 4;
-  if (size > 1 && size <= kFew) {
-    std::string best = "@0";
-    std::vector<std::string> entries(static_cast<size_t>(size));
-    for (int64_t i = 0; i < size; ++i) {
-      std::string& entry = entries[static_cast<size_t>(i)];
-      ASSIGN_OR_RETURN(entry, CutOut(node, "entry", in, axis, i, 1));
-      if (i > 0) best = absl::StrCat(largest ? "max(" : "min(", best, ", @", i, ")");
-    }
-    std::string place = absl::StrCat(last ? 0 : size - 1);
-    for (int64_t k = 1; k < size; ++k) {
-      const int64_t i = last ? k : size - 1 - k;  // The one that counts comes last.
-      place = absl::StrCat("where(@", i, " == ", best, ", ", i, ", ", place, ")");
-    }
-    return Computed(node, "place", place, entries);
+// top_k_layer: the best k along an axis, of shape `dims`; the places are in tops[1].
+struct Best {
+  std::array<std::string, 2> tops;
+  int rows = 0;  // The axis that is in front of the tensors.
+  Dims dims;
+
+  OnnxValue Value(const OnnxGraph& graph, int i) const {
+    return MoveAxis(graph.Whole(tops[static_cast<size_t>(i)], dims), 0, rows);
   }
-  ASSIGN_OR_RETURN(const std::string best, FoldAlong(node, in, axis, largest ? "max" : "min"));
-  ASSIGN_OR_RETURN(const std::string places,
-                   AddPlaces(node, size, static_cast<int>(dims.size()) - 1 - axis));
-  const std::string mark = absl::StrCat("where(@0 == @1, @2, ", last ? 0 : size - 1, ")");
-  ASSIGN_OR_RETURN(const std::string marked, Computed(node, "marked", mark, {in, best, places}));
-  return FoldAlong(node, marked, axis, last ? "max" : "min");
+};
+absl::StatusOr<Best> AddBest(OnnxNode& node, const OnnxValue& x, int axis, int64_t k, bool smallest,
+                             std::array<std::string, 2> tops, const std::string& name) {
+  const int rows = RowAxis(x.dims), along = axis < rows ? axis + 1 : axis;
+  const OnnxValue view = MoveAxis(x, rows, 0);
+  ASSIGN_OR_RETURN(const std::string in, node.graph.PlainAlong(view, {along}));
+  ulf::LayerParameter layer = MakeLayer("top_k_layer", name, {in}, tops[0]);
+  layer.add_top(tops[1]);
+  layer.mutable_top_k_param()->set_k(static_cast<int32_t>(k));
+  layer.mutable_top_k_param()->set_axis(along);
+  layer.mutable_top_k_param()->set_smallest(smallest);
+  RETURN_IF_ERROR(node.builder().AddLayer(std::move(layer)));
+  Best best{std::move(tops), rows, view.dims};
+  best.dims[along] = Dim::Of(k);
+  return best;
+}
+
+// The place of the largest or smallest entry, with a dimension of 1 for the axis.
+absl::StatusOr<OnnxValue> BestPlace(OnnxNode& node, OnnxValue x, int axis, bool largest,
+                                    bool last) {
+  const int64_t size = x.dims[axis].value();
+  if (last) {  // The first from behind.
+    ASSIGN_OR_RETURN(x, Reversed(node, x, axis));
+  }
+  const std::string name = node.Scratch("best");
+  ASSIGN_OR_RETURN(const Best best,
+                   AddBest(node, x, axis, 1, !largest, {name, node.Scratch("place")}, name));
+  OnnxValue place = best.Value(node.graph, 1);
+  if (last) {
+    ASSIGN_OR_RETURN(place.tensor,
+                     Computed(node, "from_front", absl::StrCat(size - 1, " - @0"), {place.tensor}));
+  }
+  return place;
+}
+
+// Places of what is the best because it is the only one: the user's row.
+Constant OnlyPlaces(Dims dims) {
+  std::replace(dims.begin(), dims.end(), Dim::Users(), Dim::Of(1));
+  return {.dims = std::move(dims), .uniform = true, .ints = {Dim::Of(0)}};
 }
 
 template <bool largest>
@@ -55,14 +76,13 @@ absl::Status ArgBest(OnnxNode& node) {
   ASSIGN_OR_RETURN(const OnnxValue x, node.value(0));
   ASSIGN_OR_RETURN(const int axis, WantAxis(IntAttribute(node.node, "axis", 0), x.rank()));
   RETURN_IF_ERROR(WantNoRows(x, axis));
-  ASSIGN_OR_RETURN(const std::string in, node.graph.PlainAlong(x, {axis}));
-  ASSIGN_OR_RETURN(const std::string place,
-                   BestPlace(node, in, x.dims, axis, largest,
-                             IntAttribute(node.node, "select_last_index", 0) != 0));
-  Dims dims = x.dims;
-  dims[axis] = Dim::Of(1);
-  OnnxValue y = node.graph.Whole(place, std::move(dims));
   const bool keep = IntAttribute(node.node, "keepdims", 1) != 0;
+  if (x.dims[axis] == Dim::Users()) {  // One row: it is the best.
+    node.graph.Define(node.output(), OnlyPlaces(keep ? x.dims : WithoutAxis(x, axis).dims));
+    return absl::OkStatus();
+  }
+  ASSIGN_OR_RETURN(OnnxValue y, BestPlace(node, x, axis, largest,
+                                          IntAttribute(node.node, "select_last_index", 0) != 0));
   node.Set(keep ? std::move(y) : WithoutAxis(std::move(y), axis));
   return absl::OkStatus();
 }
@@ -76,8 +96,8 @@ absl::Status Hardmax(OnnxNode& node) {
     return Unimplemented("an axis other than the last before operator set 13");
   }
   RETURN_IF_ERROR(WantNoRows(x, axis));
-  ASSIGN_OR_RETURN(const std::string in, node.graph.PlainAlong(x, {axis}));
-  ASSIGN_OR_RETURN(const std::string place, BestPlace(node, in, x.dims, axis, true, false));
+  ASSIGN_OR_RETURN(const OnnxValue best, BestPlace(node, x, axis, true, false));
+  ASSIGN_OR_RETURN(const std::string place, node.graph.Plain(best));
   ASSIGN_OR_RETURN(const std::string places,
                    AddPlaces(node, x.dims[axis].value(), x.rank() - 1 - axis));
   return SetComputed(node, "@0 == @1", {place, places}, x.dims);
@@ -89,10 +109,7 @@ absl::Status TopK(OnnxNode& node) {
   RETURN_IF_ERROR(WantNoRows(x, axis));
   if (x.dims[axis] == Dim::Users()) {  // One row: it is the best.
     node.Set(x);
-    Dims dims = x.dims;
-    std::replace(dims.begin(), dims.end(), Dim::Users(), Dim::Of(1));
-    node.graph.Define(node.node.output(1),
-                      Constant{.dims = std::move(dims), .uniform = true, .ints = {Dim::Of(0)}});
+    node.graph.Define(node.node.output(1), OnlyPlaces(x.dims));
     return absl::OkStatus();
   }
   ASSIGN_OR_RETURN(const std::vector<int64_t> counts, Integers(node, 1, "k"));
@@ -101,18 +118,10 @@ absl::Status TopK(OnnxNode& node) {
   if (k < 1 || k > n || n > kMostPairs) {
     return Unimplemented("the best ", k, " of ", n);
   }
-  const int rows = RowAxis(x.dims), along = axis < rows ? axis + 1 : axis;
-  OnnxValue view = MoveAxis(x, rows, 0);
-  ASSIGN_OR_RETURN(const std::string in, node.graph.PlainAlong(view, {along}));
-  const std::string tops[] = {node.Top(), node.graph.Top(node.node.output(1))};
-  ulf::LayerParameter layer = MakeLayer("top_k_layer", node.name, {in}, tops[0]);
-  layer.add_top(tops[1]);
-  layer.mutable_top_k_param()->set_k(static_cast<int32_t>(k));
-  layer.mutable_top_k_param()->set_axis(along);
-  layer.mutable_top_k_param()->set_smallest(IntAttribute(node.node, "largest", 1) == 0);
-  RETURN_IF_ERROR(node.builder().AddLayer(std::move(layer)));
-  view.dims[along] = Dim::Of(k);
-  for (int i = 0; i < 2; ++i) node.Set(MoveAxis(node.graph.Whole(tops[i], view.dims), 0, rows), i);
+  ASSIGN_OR_RETURN(const Best best,
+                   AddBest(node, x, axis, k, IntAttribute(node.node, "largest", 1) == 0,
+                           {node.Top(), node.graph.Top(node.node.output(1))}, node.name));
+  for (int i = 0; i < 2; ++i) node.Set(best.Value(node.graph, i), i);
   return absl::OkStatus();
 }
 

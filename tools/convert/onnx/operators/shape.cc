@@ -390,7 +390,7 @@ absl::Status Split(OnnxNode& node) {
 
 // Sums of the entries up to each one.
 absl::Status CumSum(OnnxNode& node) {
-  ASSIGN_OR_RETURN(const OnnxValue x, node.value(0));
+  ASSIGN_OR_RETURN(OnnxValue x, node.value(0));
   ASSIGN_OR_RETURN(const std::vector<int64_t> axes, Integers(node, 1, "axis"));
   if (axes.size() != 1) return InvalidArgument("want an axis");
   ASSIGN_OR_RETURN(const int axis, WantAxis(axes[0], x.rank()));
@@ -398,16 +398,30 @@ absl::Status CumSum(OnnxNode& node) {
   const int64_t n = x.dims[axis].value();
   constexpr int64_t kMost = 4096;
   if (n > kMost) return Unimplemented("over ", n, " entries");
-  const bool exclusive = IntAttribute(node.node, "exclusive", 0) != 0;
   const bool reverse = IntAttribute(node.node, "reverse", 0) != 0;
-  Dense sums{.weight = std::vector<float>(static_cast<size_t>(n * n), 0.0f), .sizes = {n, n}};
-  for (int64_t from = 0; from < n; ++from) {
-    for (int64_t to = 0; to < n; ++to) {
-      const int64_t behind = reverse ? from - to : to - from;
-      if (behind >= (exclusive ? 1 : 0)) sums.weight[static_cast<size_t>(from * n + to)] = 1;
-    }
+  if (reverse) {
+    ASSIGN_OR_RETURN(x, Reversed(node, x, axis));
   }
-  return AddDenseAlong(node, x, axis, sums);
+  if (IntAttribute(node.node, "exclusive", 0) != 0) {  // Up to the one before.
+    ASSIGN_OR_RETURN(x, Padded(node, x, axis, 1, 0));
+    std::vector<int64_t> places(static_cast<size_t>(n));
+    std::iota(places.begin(), places.end(), 0);
+    ASSIGN_OR_RETURN(x, PickAlong(node, x, axis, places, node.Scratch("before")));
+  }
+  const int rows = RowAxis(x.dims), along = axis < rows ? axis + 1 : axis;
+  x = MoveAxis(std::move(x), rows, 0);
+  ASSIGN_OR_RETURN(const std::string in, node.graph.PlainAlong(x, {along}));
+  const std::string out = reverse ? node.Scratch("sums") : node.Top();
+  ulf::LayerParameter layer = MakeLayer("sum_layer", node.name, {in}, out);
+  layer.mutable_sum_param()->add_dim(along);
+  layer.mutable_sum_param()->set_function(ulf::SumParameter::CUMULATIVE_SUM);
+  RETURN_IF_ERROR(node.builder().AddLayer(std::move(layer)));
+  OnnxValue y = MoveAxis(node.graph.Whole(out, x.dims), 0, rows);
+  if (reverse) {
+    ASSIGN_OR_RETURN(y, Reversed(node, y, axis));
+  }
+  node.Set(std::move(y));
+  return absl::OkStatus();
 }
 
 // Where each entry of a padded axis comes from; -1: from outside.
