@@ -231,15 +231,26 @@ absl::StatusOr<int> TakeAxis(const ParseContext& ctx) {
 // Of one row: x [outer, n, inner], index [outer, k, inner or 1] -> y [outer, k, inner].
 void TakeRow(const float* x, const float* index, int64_t outer, int64_t n, int64_t k, int64_t inner,
              int64_t index_inner, float* y) {
+  if (inner == 1) {  // The next loop would be one of single turns.
+    for (int64_t o = 0; o < outer; ++o, x += n, index += k, y += k) {
+      for (int64_t j = 0; j < k; ++j) {
+        const int64_t place = PlaceOf(index[j], n);
+        y[j] = place < 0 ? 0.0f : x[place];
+      }
+    }
+    return;
+  }
   for (int64_t o = 0; o < outer; ++o, x += n * inner) {
     for (int64_t j = 0; j < k; ++j, index += index_inner, y += inner) {
-      for (int64_t i = 0; i < index_inner; ++i) {
-        const int64_t width = index_inner == 1 ? inner : 1, place = PlaceOf(index[i], n);
-        if (place < 0) {
-          std::fill_n(y + i, width, 0.0f);
-        } else {
-          std::copy_n(x + place * inner + i, width, y + i);
+      if (index_inner == inner) {
+        for (int64_t i = 0; i < inner; ++i) {
+          const int64_t place = PlaceOf(index[i], n);
+          y[i] = place < 0 ? 0.0f : x[place * inner + i];
         }
+      } else if (const int64_t place = PlaceOf(*index, n); place < 0) {
+        std::fill_n(y, inner, 0.0f);
+      } else {
+        std::copy_n(x + place * inner, inner, y);
       }
     }
   }
