@@ -1,6 +1,7 @@
 // Pooling over windows of images.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <limits>
 #include <memory>
@@ -9,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/errors.h"
 #include "base/status_macros.h"
+#include "engine/kernels/elementwise.h"
 #include "engine/layers/checks.h"
 #include "engine/layers/common/multiversion.h"
 #include "engine/layers/common/window.h"
@@ -48,6 +50,7 @@ using Lanes = float __attribute__((vector_size(kLanes * sizeof(float))));
 // How a place of a window is added to what the others made; T is float or Lanes.  NaN stays NaN, as
 // in torch.
 struct Maximum {
+  static constexpr ReduceOp kOp = ReduceOp::kMax;
   static constexpr float kOfNone = -std::numeric_limits<float>::infinity();
   template <class T>
   [[gnu::always_inline]] static void Add(const T& x, T& folded) {
@@ -56,6 +59,7 @@ struct Maximum {
   }
 };
 struct Sum {
+  static constexpr ReduceOp kOp = ReduceOp::kSum;
   static constexpr float kOfNone = 0.0f;
   template <class T>
   [[gnu::always_inline]] static void Add(const T& x, T& folded) {
@@ -104,6 +108,25 @@ template <class Fold>
   }
 }
 
+// Of pairs of places, one behind the other: the windows of most images.
+template <class Fold>
+[[gnu::always_inline]] inline void FoldPairs(const float* x, int64_t n, float* __restrict y) {
+  int64_t j = 0;
+  for (; j + kLanes <= n; j += kLanes) {
+    Lanes low, high;
+    Load(x + 2 * j, low);
+    Load(x + 2 * j + kLanes, high);
+    Lanes even = __builtin_shufflevector(low, high, 0, 2, 4, 6, 8, 10, 12, 14);
+    const Lanes odd = __builtin_shufflevector(low, high, 1, 3, 5, 7, 9, 11, 13, 15);
+    Fold::Add(odd, even);
+    std::memcpy(y + j, &even, sizeof(even));
+  }
+  for (; j < n; ++j) {
+    y[j] = x[2 * j];
+    Fold::Add(x[2 * j + 1], y[j]);
+  }
+}
+
 // Each row of windows of a plane: first down the columns, into `line` of the plane's width, then
 // along what that gives, so many windows without a look at the pace.
 template <class Fold>
@@ -112,6 +135,8 @@ template <class Fold>
   const Span first = SpanOf(window, 1, 0, plane.width);
   const bool whole_rows = plane.out_width == 1 && first.begin == 0 && first.end == plane.width;
   const bool columns_alone = window.size[1] == 1 && plane.out_width == plane.width;
+  const bool pairs = window.size[1] == 2 && window.stride[1] == 2 && window.pad[1] == 0 &&
+                     2 * plane.out_width <= plane.width;
   float* y = plane.y;
   for (int64_t i = 0; i < plane.out_height; ++i, y += plane.out_width) {
     const Span rows = SpanOf(window, 0, i, plane.height);
@@ -131,7 +156,8 @@ template <class Fold>
     for (int64_t j = 0; j < plane.out_width;) {
       const int64_t end = std::min(plane.out_width, j + at_once);
       if (pace.Stops((end - j) * window.size[1])) return;
-      for (; j < end; ++j) {
+      if (pairs) FoldPairs<Fold>(x + 2 * j, end - j, y + j);
+      for (j = pairs ? end : j; j < end; ++j) {
         const Span columns = SpanOf(window, 1, j, plane.width);
         float folded = Fold::kOfNone;
         for (int64_t c = columns.begin; c < columns.end; ++c) Fold::Add(x[c], folded);
@@ -142,13 +168,12 @@ template <class Fold>
 }
 
 // Each of so many planes, which follow each other, to one value.
-template <class Fold>
-[[gnu::always_inline]] inline void FoldWholePlanes(const Plane& plane, int64_t planes, Pace& pace) {
+void FoldWholePlanes(ReduceOp op, const Plane& plane, int64_t planes, Pace& pace) {
   const int64_t places = plane.height * plane.width, at_once = Pace::RowsAtOnce(places, 1);
-  for (int64_t i = 0; i < planes;) {
-    const int64_t end = std::min(planes, i + at_once);
-    if (pace.Stops((end - i) * places)) return;
-    for (; i < end; ++i) plane.y[i] = FoldRow<Fold>(plane.x + i * places, places);
+  for (int64_t i = 0; i < planes; i += at_once) {
+    const int64_t now = std::min(planes - i, at_once);
+    if (pace.Stops(now * places)) return;
+    Reduce(op, plane.x + i * places, plane.y + i, now, places, 1);
   }
 }
 
@@ -160,7 +185,7 @@ template <class Fold>
   const bool short_planes = Pace::RowsAtOnce(plane.height * plane.width, 1) > 1;
   if (short_planes && plane.out_height * plane.out_width == 1 &&
       rows.end - rows.begin == plane.height && columns.end - columns.begin == plane.width) {
-    return FoldWholePlanes<Fold>(plane, planes, pace);
+    return FoldWholePlanes(Fold::kOp, plane, planes, pace);
   }
   const int64_t at_once = Pace::RowsAtOnce(window.size[1], 1);
   for (; planes > 0; --planes) {
@@ -180,6 +205,16 @@ ULFD_MULTIVERSION void SumPlanes(const Window& window, const Plane& plane, int64
 
 // Sums to means.  count_pad: padding counts as places, too.
 void DividePlanes(const Window& window, bool count_pad, Plane plane, int64_t planes, Pace& pace) {
+  if (!window.ceil && window.pad == std::array<int64_t, 4>{}) {  // All windows are whole.
+    const auto count = static_cast<float>(window.size[0] * window.size[1]);
+    const int64_t n = planes * plane.out_height * plane.out_width;
+    const int64_t at_once = Pace::RowsAtOnce(1, 1);
+    for (int64_t i = 0; i < n && !pace.Stops(at_once); i += at_once, plane.y += at_once) {
+      const int64_t now = std::min(at_once, n - i);
+      BinaryRows(BinaryOp::kDiv, {plane.y, 0, 1}, {&count, 0, 0}, plane.y, now, 1, now);
+    }
+    return;
+  }
   for (; planes > 0; --planes) {
     for (int64_t i = 0; i < plane.out_height; ++i, plane.y += plane.out_width) {
       if (pace.Stops(plane.out_width)) return;
