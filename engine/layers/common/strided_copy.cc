@@ -35,6 +35,8 @@ template <class T>
     std::memcpy(y, x, n * sizeof(T));
   } else if (step == 0) {
     std::fill_n(y, n, *x);
+  } else if (step == -1) {  // So that vectors are turned around.
+    for (int64_t i = 0; i < n; ++i) y[i] = x[-i];
   } else {
     for (int64_t i = 0; i < n; ++i) y[i] = x[i * step];
   }
