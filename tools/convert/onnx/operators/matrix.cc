@@ -169,6 +169,16 @@ absl::Status BatchDot(OnnxNode& node, const OnnxValue& a, const OnnxValue& b) {
   return absl::OkStatus();
 }
 
+// Whether each row is a matrix as it lies in memory, of enough columns to multiply it so: turning
+// it around for a weight, and the product back, takes as long as the product.
+bool LiesWide(const OnnxValue& x) {
+  constexpr int64_t kWide = 16;
+  bool lies = x.rank() == 3 && x.dims[0].IsAds() && x.dims[1].IsConst() && x.dims[2].IsConst() &&
+              x.dims[2].value() >= kWide;
+  for (int axis = 0; axis < x.rank(); ++axis) lies &= x.axes[axis] == axis;
+  return lies;
+}
+
 absl::Status MatMul(OnnxNode& node) {
   const Constant* weight = node.constant(1);
   ASSIGN_OR_RETURN(const OnnxValue a, node.value(0));
@@ -191,7 +201,7 @@ absl::Status MatMul(OnnxNode& node) {
     return absl::OkStatus();
   }
   const Constant* left = node.constant(0);
-  if (left != nullptr && left->dims.size() == 2 && b.rank() > 2) {
+  if (left != nullptr && left->dims.size() == 2 && b.rank() > 2 && !LiesWide(b)) {
     // [m, k] * [.., k, n]: the rows of the constant are columns of a weight.
     Dense dense{.sizes = left->sizes(), .transposed = true};
     ASSIGN_OR_RETURN(dense.weight, left->ToFloats());
