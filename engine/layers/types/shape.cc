@@ -379,11 +379,21 @@ class SliceRows final : public Layer {
 
 template <class T>
 void Repeat(const BroadcastPlan& plan, const T* x, T* y) {
-  plan.ForEachRun([&](const BroadcastPlan::Offsets& at, int64_t out) {
-    if (plan.advances[0]) {
-      std::copy_n(x + at[0], plan.run, y + out);
-    } else {
-      std::fill_n(y + out, plan.run, x[at[0]]);
+  plan.ForEachBlock([&](const BroadcastPlan::Offsets& at, int64_t out) {
+    const int64_t step = plan.row_step(0), own = step == 0 ? 1 : plan.rows();
+    T* const to = y + out;
+    for (int64_t row = 0; row < own; ++row) {
+      const T* const from = x + at[0] + row * step;
+      if (plan.advances[0]) {
+        std::copy_n(from, plan.run, to + row * plan.run);
+      } else {
+        std::fill_n(to + row * plan.run, plan.run, *from);
+      }
+    }
+    // Rows that are the same: as many at once as are there.
+    const int64_t all = plan.run * plan.rows();
+    for (int64_t done = plan.run * own; done < all; done *= 2) {
+      std::copy_n(to, std::min(done, all - done), to + done);
     }
   });
 }
