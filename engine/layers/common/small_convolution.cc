@@ -55,13 +55,14 @@ bool SmallConvolution::LiesAsColumns(int64_t height) const {
 int64_t SmallConvolution::ImagesAtOnce() const { return g_.stride[0] == 1 ? 16 : 1; }
 
 bool SmallConvolution::Suits(int64_t height, int64_t width) const {
-  constexpr int64_t kFewPlaces = 64, kFewPlacesOfAll = 256, kFewChannels = 16;
+  constexpr int64_t kFewPlaces = 64, kFewPlacesOfAll = 256, kFewChannels = 16, kFewColumns = 4096;
   const int64_t places = g_.OutputSize(0, height) * g_.OutputSize(1, width);
   const bool pixelwise = IsAll(g_.kernel, 1) && LiesAsColumns(height);
   const bool few = g_.in_channels < kFewChannels || g_.out_channels < kFewChannels;
   return TakesRows(width) ||
          (g_.groups == 1 && places > 0 &&
-          (pixelwise ? places <= kFewPlaces : few && places <= kFewPlacesOfAll));
+          (pixelwise ? places <= kFewPlaces
+                     : few && (places <= kFewPlacesOfAll || inner() * places <= kFewColumns)));
 }
 
 size_t SmallConvolution::ScratchBytes(int64_t height, int64_t width) const {
