@@ -58,6 +58,26 @@ def slices_assigned(g):
     g.output(x)
 
 
+def columns_assigned_a_constant(g):
+    """x[:, :2] = c.expand(rows, 2): columns that some tables share."""
+    x = g.input("x", g.random.randn(ADS, 4).astype(np.float32))
+    rows = g.node("Shape", [x], np.array([ADS, 4]))
+    rows = g.node("Gather", [rows, g.constant(np.array(0))], np.array(ADS), axis=0)
+    rows = g.node("Range", [g.constant(np.array(0)), rows, g.constant(np.array(1))],
+                  np.arange(ADS))
+    rows = g.node("Reshape", [rows, g.ints(-1, 1)], np.arange(ADS)[:, None])
+    grid = g.node("Add", [rows, g.ints(0, 1)], rows.array + np.arange(2), rows="ads")
+    size = g.node("Shape", [grid], np.array([ADS, 2]))
+    wide = [g.node("Expand", [p, size], np.broadcast_to(p.array, (ADS, 2)), rows="ads")
+            for p in (rows, g.ints(0, 1))]
+    wide = [g.node("Unsqueeze", [w, g.ints(-1)], w.array[..., None]) for w in wide]
+    at = g.node("Concat", wide, np.concatenate([w.array for w in wide], -1), axis=-1)
+    shared = g.constant(g.random.randn(1, 2).astype(np.float32))
+    shared = g.node("Expand", [shared, size], shared.array.repeat(ADS, 0), rows="ads")
+    array = np.concatenate([shared.array, x.array[:, 2:]], 1)
+    g.output(g.node("ScatterND", [x, at, shared], array))
+
+
 def step_of_each_row(g):
     """x[arange(rows), length - 1] as a GatherND, whose places may count from the end."""
     x = g.input("x", g.random.randn(ADS, 4, 3).astype(np.float32))
@@ -647,16 +667,16 @@ def kept_by_expand(g):
     g.output(g.node("Expand", [x, size], np.repeat(x.array, 4, 1)))
 
 
-PATTERNS = [no_columns_assigned, known_places, as_many_entries_as_there_are, products_of_fields, kept_by_expand, rows_that_a_mask_chooses, places_of_chosen_rows,
-            best_steps_in_order, few_and_many_of_the_best, gates_of_the_best, entries_added_up,
-            entries_of_constant_places,
-            rows_sorted_and_back, order_sorted, last_step_of_a_length, steps_assigned, column_replaced,
-            slices_assigned, step_of_each_row, masked_select, merged_heads, sums_across_rows,
-            product_with_merged_steps,
-            places_from_the_end, one_entry_for_all_rows, statistics_of_the_rows,
-            variance_of_the_rows, steps_of_each_row, several_of_some,
-            entries_of_computed_places, best_of_few, index_filled,
-            same_entries_of_each_row, rows_squeezed]
+PATTERNS = [no_columns_assigned, known_places, as_many_entries_as_there_are, products_of_fields,
+            kept_by_expand, rows_that_a_mask_chooses, places_of_chosen_rows, best_steps_in_order,
+            few_and_many_of_the_best, gates_of_the_best, entries_added_up,
+            entries_of_constant_places, rows_sorted_and_back, order_sorted, last_step_of_a_length,
+            steps_assigned, column_replaced, slices_assigned, columns_assigned_a_constant,
+            step_of_each_row, masked_select, merged_heads, sums_across_rows,
+            product_with_merged_steps, places_from_the_end, one_entry_for_all_rows,
+            statistics_of_the_rows, variance_of_the_rows, steps_of_each_row, several_of_some,
+            entries_of_computed_places, best_of_few, index_filled, same_entries_of_each_row,
+            rows_squeezed]
 REFUSED = [(place_beyond, "index 3 of 3 entries"), (rows_that_meet_others, "across rows"),
            (loss_beside_scores, "one for all rows of a request"),
            (entries_that_are_lost, "loses all but one"),

@@ -263,8 +263,8 @@ bool IsUncut(const OnnxNode& node, const OnnxValue& x, int axis, int64_t length)
          x.axes[axis] < 0 || node.graph.IsRepeated(x, axis);
 }
 
-// Cuts the ranges out along an axis of the value.  A view stays a view: the tensor behind it is
-// cut.
+// Cuts the ranges out along an axis of the value, whose rows are in front.  A view stays a view:
+// the tensor behind it is cut.
 absl::StatusOr<OnnxValue> Cut(OnnxNode& node, const OnnxValue& x, int axis,
                               absl::Span<const Range> ranges, const std::string& out) {
   OnnxValue part = x;
@@ -273,7 +273,6 @@ absl::StatusOr<OnnxValue> Cut(OnnxNode& node, const OnnxValue& x, int axis,
   part.dims[axis] = Dim::Of(count);
   // Several ranges may have other entries, or another order, than as many in a row.
   if (IsUncut(node, x, axis, ranges.size() == 1 ? count : 1)) return part;
-  ASSIGN_OR_RETURN(part, node.graph.RowsInFront(part));
   RETURN_IF_ERROR(AddSlices(node.builder(), out, part.tensor, part.axes[axis], ranges, out));
   part.tensor = out;
   return part;
