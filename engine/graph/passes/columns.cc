@@ -10,17 +10,21 @@ namespace {
 using Op = Semantics::Op;
 
 // Layers that one trace goes through: each concat of a tensor with itself doubles the blocks.  What
-// lies beyond counts as made where the trace ended.
+// lies beyond counts as made where the trace ended.  A pass may trace from every node, so that in
+// all it goes through some millions.
 constexpr int kMaxSteps = 1 << 14;
+int MaxSteps(const GraphEditor& editor) {
+  return std::min(kMaxSteps, (1 << 24) / std::max(1, editor.size()));
+}
 
 class ColumnTracer {
  public:
   ColumnTracer(const GraphEditor& editor, Dim rows, std::vector<int>& through)
-      : editor_(editor), rows_(rows), through_(through) {}
+      : editor_(editor), rows_(rows), max_steps_(MaxSteps(editor)), through_(through) {}
 
   void Trace(ValueId value, int64_t offset, int64_t width) {
     const int producer = editor_.Producer(value);
-    if (producer >= 0 && steps_ < kMaxSteps && Through(producer, offset, width)) {
+    if (producer >= 0 && steps_ < max_steps_ && Through(producer, offset, width)) {
       through_.push_back(producer);
       return;
     }
@@ -104,6 +108,7 @@ class ColumnTracer {
 
   const GraphEditor& editor_;
   const Dim rows_;
+  const int max_steps_;
   std::vector<int>& through_;
   int steps_ = 0;
   std::vector<Columns> found_;

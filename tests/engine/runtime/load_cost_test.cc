@@ -152,6 +152,19 @@ void BuildFan(int layers, ScratchModel& m) {
   for (int i = 0; i < layers; ++i) m.Layer("relu_layer", {"x"}, absl::StrCat("v", i));
 }
 
+// Parts of a row change places, again and again.
+void BuildBraid(int layers, ScratchModel& m) {
+  m.Input("x", {16});
+  std::string last = "x";
+  for (int i = 0; i < layers; ++i) {
+    const std::string next = absl::StrCat("v", i);
+    m.Layer("slice_layer", {last}, next,
+            "slice_param { concat_dim: 0 slices { offset: 7 shape: 9 } slices { offset: 0 shape: 7 "
+            "} }");
+    last = next;
+  }
+}
+
 void CheckGrowth(const std::string& form, void (*build)(int layers, ScratchModel& m),
                  const int (&layers)[2]) {
   UseOneThread();
@@ -179,6 +192,7 @@ void CheckGrowth(const std::string& form, void (*build)(int layers, ScratchModel
 TEST(LoadCost, GrowsWithTheNumberOfLayers) {
   CheckGrowth("chain", &BuildChain, {500, 2000});
   CheckGrowth("fan", &BuildFan, {2000, 8000});
+  CheckGrowth("braid", &BuildBraid, {4500, 18000});
 }
 
 }  // namespace
