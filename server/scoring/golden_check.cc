@@ -72,7 +72,8 @@ absl::Status ForEachRecord(const std::string& path, const UseRecord& use,
   }
   ASSIGN_OR_RETURN(recording::RecordingReader reader, recording::RecordingReader::Open(path));
   Recording record;
-  while (true) {
+  bool empty = true;
+  for (;; empty = false) {
     ASSIGN_OR_RETURN(const bool more, reader.Next(&record));
     if (!more) break;
     ASSIGN_OR_RETURN(const bool go_on, use(record));
@@ -81,6 +82,8 @@ absl::Status ForEachRecord(const std::string& path, const UseRecord& use,
   if (reader.damage().records > 0) {
     return DataLoss(path, ": ", reader.damage().records, " damaged records");
   }
+  // A copy that was cut off would check nothing.
+  if (empty) return DataLoss(path, ": holds no whole record");
   if (reader.damage().tail_bytes > 0) {
     notices.push_back(absl::StrCat(path, ": the last record is incomplete and was left out"));
   }

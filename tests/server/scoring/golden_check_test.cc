@@ -181,6 +181,8 @@ TEST_F(GoldenCheckTest, FilesOfTheRecorder) {
   std::filesystem::resize_file(Path("1.ulfrec"), std::filesystem::file_size(Path("1.ulfrec")) - 5);
   EXPECT_TRUE(Check().ok()) << Check();
   EXPECT_THAT(notices_, ElementsAre(HasSubstr("the last record is incomplete")));
+  std::filesystem::resize_file(Path("1.ulfrec"), 40);
+  EXPECT_EQ(Check().message(), absl::StrCat(Path("1.ulfrec"), ": holds no whole record"));
 }
 
 TEST_F(GoldenCheckTest, ScoresOfOtherContentAreToldApart) {
