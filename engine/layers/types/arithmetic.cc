@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <memory>
+#include <optional>
 #include <string>
-#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/errors.h"
@@ -218,12 +218,22 @@ ULFD_MULTIVERSION void CumulativeSums(const float* x, int64_t outer, int64_t cou
   }
 }
 
-constexpr std::pair<ulf::SumParameter::Function, ReduceOp> kReductions[] = {
-    {ulf::SumParameter::SUM, ReduceOp::kSum},
-    {ulf::SumParameter::MAX, ReduceOp::kMax},
-    {ulf::SumParameter::MIN, ReduceOp::kMin},
-    {ulf::SumParameter::PRODUCT, ReduceOp::kProduct},
-};
+// What the kernels call it; nothing for what keeps the axis.
+std::optional<ReduceOp> ReduceOpOf(ulf::SumParameter::Function function) {
+  switch (function) {
+    case ulf::SumParameter::SUM:
+      return ReduceOp::kSum;
+    case ulf::SumParameter::MAX:
+      return ReduceOp::kMax;
+    case ulf::SumParameter::MIN:
+      return ReduceOp::kMin;
+    case ulf::SumParameter::PRODUCT:
+      return ReduceOp::kProduct;
+    case ulf::SumParameter::CUMULATIVE_SUM:
+      break;
+  }
+  return std::nullopt;
+}
 
 // sum_layer (the guide also spells it reduce_layer).  Along axis 0 rows are summed away, so that
 // the level is unknown then.  Of several axes only the first counts (a notice).
@@ -249,7 +259,7 @@ class SumAxis final : public Layer {
     RETURN_IF_ERROR(WantFloat32(in));
     RETURN_IF_ERROR(WantAxis("sum_param.dim", axis_, in[0]));
     TensorSpec out = in[0];
-    if (!IsCumulative()) out.shape.dims().erase(out.shape.dims().begin() + axis_);
+    if (ReduceOpOf(function_).has_value()) out.shape.dims().erase(out.shape.dims().begin() + axis_);
     out.level = LevelOf(out.shape, in);
     if (axis_ == 0 && out.level != Level::kConstant) out.level = Level::kUnknown;
     return TensorSpecs{out};
@@ -262,28 +272,26 @@ class SumAxis final : public Layer {
     return static_cast<double>(in[0].shape.Elements().value());
   }
   absl::StatusOr<std::unique_ptr<Kernel>> Prepare(absl::Span<const TensorSpec>) const override {
-    return MakeKernel([axis = axis_, function = function_](RunContext& ctx) {
+    return MakeKernel([axis = axis_, op = ReduceOpOf(function_)](RunContext& ctx) {
       const Tensor& x = ctx.in[0];
       float* const y = ctx.out[0].f32();
       if (ctx.out[0].elements() == 0) return;
       const Around around(x, axis);
-      for (const auto& [of, op] : kReductions) {
-        if (of == function) Reduce(op, x.f32(), y, around.outer, x.dims[axis], around.inner);
-      }
-      if (function == ulf::SumParameter::CUMULATIVE_SUM) {
+      if (op.has_value()) {
+        Reduce(*op, x.f32(), y, around.outer, x.dims[axis], around.inner);
+      } else {
         CumulativeSums(x.f32(), around.outer, x.dims[axis], around.inner, y);
       }
     });
   }
   std::string Describe() const override {
-    const bool is_sum = function_ == ulf::SumParameter::SUM;
-    return absl::StrCat("dim=", axis_, is_sum ? "" : " ",
-                        is_sum ? "" : ulf::SumParameter::Function_Name(function_));
+    const std::string dim = absl::StrCat("dim=", axis_);
+    return function_ == ulf::SumParameter::SUM
+               ? dim
+               : absl::StrCat(dim, " ", ulf::SumParameter::Function_Name(function_));
   }
 
  private:
-  bool IsCumulative() const { return function_ == ulf::SumParameter::CUMULATIVE_SUM; }
-
   const int axis_;
   const Function function_;
 };

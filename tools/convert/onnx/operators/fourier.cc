@@ -27,18 +27,21 @@ struct Transform {
   int64_t out_parts() const { return makes_reals() ? 1 : 2; }
 };
 
+// The one number of an input, or `otherwise` without it.
+absl::StatusOr<int64_t> IntegerOr(const OnnxNode& node, int input, const char* name,
+                                  int64_t otherwise) {
+  if (!node.Has(input)) return otherwise;
+  ASSIGN_OR_RETURN(const std::vector<int64_t> given, Integers(node, input, name));
+  if (given.size() != 1) return InvalidArgument(name, ": ", given.size(), " numbers, want 1");
+  return given[0];
+}
+
 absl::StatusOr<Transform> ReadTransform(const OnnxNode& node, const OnnxValue& x) {
   constexpr int64_t kAxisIsInput = 20;
   constexpr int64_t kMostEntries = 1024;
   int64_t axis = IntAttribute(node.node, "axis", 1);
   if (node.graph.opset() >= kAxisIsInput) {
-    axis = -2;
-    if (node.Has(2)) {
-      if (node.constant(2) == nullptr) return Unimplemented("an axis that is computed");
-      ASSIGN_OR_RETURN(const std::vector<int64_t> given, node.constant(2)->ToInts());
-      if (given.size() != 1) return InvalidArgument(given.size(), " axes, want 1");
-      axis = given[0];
-    }
+    ASSIGN_OR_RETURN(axis, IntegerOr(node, 2, "axis", -2));
   }
   const int last = x.rank() - 1;
   Transform t;
@@ -55,13 +58,8 @@ absl::StatusOr<Transform> ReadTransform(const OnnxNode& node, const OnnxValue& x
   if (t.onesided && !t.inverse && t.parts == 2) {
     return InvalidArgument("one side of the transform of complex numbers");
   }
-  t.length = t.makes_reals() ? 2 * (t.entries - 1) : t.entries;
-  if (node.Has(1)) {
-    if (node.constant(1) == nullptr) return Unimplemented("a length that is computed");
-    ASSIGN_OR_RETURN(const std::vector<int64_t> given, node.constant(1)->ToInts());
-    if (given.size() != 1) return InvalidArgument(given.size(), " lengths, want 1");
-    t.length = given[0];
-  }
+  ASSIGN_OR_RETURN(t.length, IntegerOr(node, 1, "dft_length",
+                                       t.makes_reals() ? 2 * (t.entries - 1) : t.entries));
   if (t.length < 1 || t.length > kMostEntries || t.entries > kMostEntries) {
     return Unimplemented("a transform of ", t.entries, " entries and length ", t.length,
                          ", want at most ", kMostEntries);
