@@ -4,8 +4,10 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "base/errors.h"
 #include "base/load_scope.h"
 #include "server/rpc/grpc_status.h"
@@ -119,42 +121,31 @@ class HealthService::Watcher final : public RpcCall {
 
 HealthService::HealthService(const ModelLookup& models, const Readiness& readiness,
                              std::vector<std::string> services)
-    : models_(models), readiness_(readiness), services_(std::move(services)) {
-  Refresh();
-}
+    : models_(models), readiness_(readiness), services_(std::move(services)) {}
 
-std::map<std::string, HealthService::ServingStatus> HealthService::Look() const {
-  std::map<std::string, ServingStatus> statuses;
-  const ServingStatus server =
-      readiness_.ServerReady() ? HealthCheckResponse::SERVING : HealthCheckResponse::NOT_SERVING;
-  statuses[""] = server;
-  for (const std::string& service : services_) statuses[service] = server;
-  for (const ModelStatus& model : models_.List()) {
-    bool serving = false;
-    for (const VersionStatus& version : model.versions) serving |= version.serving != nullptr;
-    statuses[absl::StrCat("model/", model.name)] = serving && !readiness_.draining()
-                                                       ? HealthCheckResponse::SERVING
-                                                       : HealthCheckResponse::NOT_SERVING;
+HealthService::ServingStatus HealthService::StatusOf(const std::string& service) const {
+  const auto status = [](bool serving) {
+    return serving ? HealthCheckResponse::SERVING : HealthCheckResponse::NOT_SERVING;
+  };
+  // To be told even where there is no memory to look further.
+  if (readiness_.draining()) return HealthCheckResponse::NOT_SERVING;
+  if (service.empty() || absl::c_linear_search(services_, service)) {
+    return status(readiness_.ServerReady());
   }
-  return statuses;
+  absl::string_view name = service;
+  if (!absl::ConsumePrefix(&name, "model/")) return HealthCheckResponse::SERVICE_UNKNOWN;
+  const std::vector<ModelStatus> models = models_.List(std::string(name));
+  if (name.empty() || models.empty()) return HealthCheckResponse::SERVICE_UNKNOWN;
+  return status(absl::c_any_of(
+      models[0].versions, [](const VersionStatus& version) { return version.serving != nullptr; }));
 }
 
 void HealthService::Refresh() {
-  MutexLock refresh_lock(refresh_mu_);
-  std::map<std::string, ServingStatus> statuses;
-  const absl::Status looked = WithinMemory([&] { statuses = Look(); });
   MutexLock lock(mu_);
-  if (looked.ok()) {
-    statuses_ = std::move(statuses);
-  } else if (readiness_.draining()) {  // To be told even without memory for a new list.
-    for (auto& [service, status] : statuses_) status = HealthCheckResponse::NOT_SERVING;
-  }
-  for (Watcher* watcher : watchers_) watcher->Notify(StatusOf(watcher->name()));
-}
-
-HealthService::ServingStatus HealthService::StatusOf(const std::string& service) const {
-  const auto it = statuses_.find(service);
-  return it == statuses_.end() ? HealthCheckResponse::SERVICE_UNKNOWN : it->second;
+  // Without memory to look, watchers keep what they were told last.
+  WithinMemory([&] {
+    for (Watcher* watcher : watchers_) watcher->Notify(StatusOf(watcher->name()));
+  }).IgnoreError();
 }
 
 void HealthService::EndWatches() {
@@ -204,11 +195,7 @@ void HealthService::AwaitCalls(CallReceiver& receiver) {
 
 void HealthService::Check(UnaryCall<HealthCheckRequest, HealthCheckResponse>& call) {
   const std::string& service = call.request().service();
-  ServingStatus status;
-  {
-    MutexLock lock(mu_);
-    status = StatusOf(service);
-  }
+  const ServingStatus status = StatusOf(service);
   if (status == HealthCheckResponse::SERVICE_UNKNOWN) {
     return call.Finish(ToGrpcStatus(NotFound("health: unknown service \"", service, "\"")));
   }
@@ -227,12 +214,13 @@ void HealthService::Add(Watcher* watcher) {
     watcher->Finish(TooMany(absl::StrCat(kMaxWatches, " watches are open already")));
   } else {
     // What may find no memory comes before what Uncount takes back.
+    const ServingStatus status = StatusOf(watcher->name());
     int& of_connection = of_connection_[watcher->peer()];
     int& of_address = of_address_[watcher->address()];
     watchers_.insert(watcher);
     ++of_connection;
     ++of_address;
-    watcher->Notify(StatusOf(watcher->name()));
+    watcher->Notify(status);
   }
 }
 

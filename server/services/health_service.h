@@ -45,8 +45,8 @@ class HealthService final : public RpcServiceOf<HealthService, grpc::health::v1:
       UnaryCall<grpc::health::v1::HealthCheckRequest, grpc::health::v1::HealthCheckResponse>& call);
   // A stream has been opened; it removes itself at its end, whatever is said here.
   void Add(Watcher* watcher);
-  std::map<std::string, ServingStatus> Look() const;
-  ServingStatus StatusOf(const std::string& service) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Looked up anew, so that health never says otherwise than /readyz.
+  ServingStatus StatusOf(const std::string& service) const;
   void Remove(Watcher* watcher);
   // Ends a watch of the address that has most of them, if that has more than `address`.
   bool MakeRoom(const std::string& address) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -56,10 +56,9 @@ class HealthService final : public RpcServiceOf<HealthService, grpc::health::v1:
   const Readiness& readiness_;
   const std::vector<std::string> services_;
 
-  Mutex refresh_mu_;  // One Refresh at a time, so that an older look never overtakes a newer one.
-                      // Before mu_.
-  mutable Mutex mu_;  // Before a watcher's own.
-  std::map<std::string, ServingStatus> statuses_ ABSL_GUARDED_BY(mu_);
+  // Held from a look to its notice, so that an older look never overtakes a newer one.  Before a
+  // watcher's own.
+  Mutex mu_;
   std::set<Watcher*> watchers_ ABSL_GUARDED_BY(mu_);
   std::map<std::string, int> of_connection_ ABSL_GUARDED_BY(mu_);  // Watches, by peer.
   std::map<std::string, int> of_address_ ABSL_GUARDED_BY(mu_);
