@@ -186,6 +186,21 @@ TEST_F(OnnxTest, EveryOperatorHasACase) {
   }
 }
 
+// The only output that is no tensor.
+TEST_F(OnnxTest, MapsOfLabelsAreTheMatrixOfTheirScores) {
+  const std::string path = dir_.Write(
+      "maps.onnx",
+      Model(X({"ads", "2"}) +
+            "node { op_type: 'ZipMap' domain: 'ai.onnx.ml' input: 'x' output: 'y'"
+            "  attribute { name: 'classlabels_int64s' type: INTS ints: [0, 1] } }"
+            "output { name: 'y' type { sequence_type { elem_type { map_type { key_type: 7"
+            "  value_type { tensor_type { elem_type: 1 shape { } } } } } } } }")
+          .SerializeAsString());
+  const auto report = ConvertOnnx(path, dir_.File("maps/1"), {});
+  ASSERT_TRUE(report.ok()) << report.status();
+  EXPECT_THAT(report->outputs, ElementsAre("y [ads, 2]"));
+}
+
 TEST_F(OnnxTest, EveryNodeWithoutConverterIsListed) {
   EXPECT_EQ(Error(Model(X({"ads", "4"}) + Out({"ads", "4"}) +
                         "node { name: 'n1' op_type: 'Bernoulli' input: 'x' output: 'a' }"

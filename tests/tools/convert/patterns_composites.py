@@ -392,6 +392,7 @@ def labels_of_classes(g):
 
 
 def maps(g):
+    """What scikit-learn's exporters end with: the scores, a column for each label."""
     x = g.input("x", numbers(g, ADS, 2))
     call(g, ML, "ZipMap", [x], x.array, classlabels_int64s=[0, 1])
 
@@ -420,10 +421,10 @@ def norms_and_choices(g):
 PATTERNS = [fused_activations, fused_products, rows_behind_steps, fused_norms, root_mean_square,
             fused_attention, padded_attention, attention_of_set_23, turned_by_places,
             quantised_weights, scales_of_integers, quantised_activations, encoded_labels,
-            scalers_and_linear_models, trees, encoders, labels_of_classes, norms_and_choices]
+            scalers_and_linear_models, trees, encoders, labels_of_classes, maps, norms_and_choices]
 REFUSED = [(quantised_by_the_request, "as it was before it was quantised"),
            (scales_of_nothing, "DequantizeLinear"),
            (labels_far_apart, "labels that are integers"),
-           (maps, "zipmap: False"), (trees_with_a_cycle, "with a cycle"),
+           (trees_with_a_cycle, "with a cycle"),
            (transformed_regression, "without post_transform"),
            (unknown_fusion, "convert the model that it was made of")]

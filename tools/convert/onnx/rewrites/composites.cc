@@ -221,6 +221,11 @@ bool CompositeWriter::Replace(const Node& node) {
 
 void WriteComposites(onnx::GraphProto& graph, int64_t opset) {
   CompositeWriter(graph, opset).Run();
+  for (onnx::ValueInfoProto& output : *graph.mutable_output()) {
+    // Of ZipMap, whose matrix takes its place.
+    if (!output.type().sequence_type().elem_type().has_map_type()) continue;
+    output.mutable_type()->mutable_tensor_type()->set_elem_type(onnx::TensorProto::FLOAT);
+  }
 }
 
 std::string WhyNot(const Node& node) {
@@ -230,7 +235,6 @@ std::string WhyNot(const Node& node) {
            "the others; convert the model as it was before it was quantised (precision: INT8 of "
            "the manifest quantises it here)";
   }
-  if (node.op_type() == "ZipMap") return "maps; export the model with the option zipmap: False";
   if (domain.rfind(kMicrosoft, 0) == 0) {
     return absl::StrCat("of ", domain, " with these inputs: an operator of ONNX Runtime's ",
                         "optimiser; convert the model that it was made of");

@@ -90,7 +90,9 @@ bool PickFeatures(CompositeWriter& w, const Node& node) {
 bool OneHotOf(CompositeWriter& w, const Node& node) {
   const std::vector<int64_t> categories = IntsAttribute(node, "cats_int64s");
   if (categories.empty() || IntAttribute(node, "zeros", 1) == 0) return false;
-  std::string wide = w.Fresh(node.output(0)), x = node.input(0);
+  // Runtimes take floats without their fractions.
+  const std::string wide = w.Fresh(node.output(0)), x = w.Fresh(wide);
+  SetInt(w.Add(node, "Cast", {node.input(0)}, x), "to", onnx::TensorProto::INT64);
   w.AddOnAxis(node, "Unsqueeze", x, -1, wide);
   const std::string same = w.Make(node, "Equal", {wide, w.Integers(wide, categories)});
   w.Add(node, "Identity", {w.Float(node, same)}, node.output(0));
@@ -280,6 +282,12 @@ bool TreeClassifier(CompositeWriter& w, const Node& node) {
   return node.output_size() < 2 || AddTransformed(w, node, scores, node.output(1));
 }
 
+// A map from labels to scores for each row: the scores, in the order of the labels.
+bool MapsOf(CompositeWriter& w, const Node& node) {
+  w.Add(node, "Identity", {node.input(0)}, node.output(0));
+  return true;
+}
+
 constexpr Composite kRows[] = {
     {kMl, "Scaler", 1, Scale},
     {kMl, "Normalizer", 1, Normal},
@@ -293,6 +301,7 @@ constexpr Composite kRows[] = {
     {kMl, "LinearClassifier", 1, LinearClassifier},
     {kMl, "TreeEnsembleRegressor", 1, TreeRegressor},
     {kMl, "TreeEnsembleClassifier", 1, TreeClassifier},
+    {kMl, "ZipMap", 1, MapsOf},
 };
 
 }  // namespace
