@@ -373,6 +373,21 @@ def encoded_labels(g):
          keys_int64s=list(numbers_of), values_floats=list(numbers_of.values()), default_float=7.0)
 
 
+def encoded_floats(g):
+    """Categories in a matrix of floats."""
+    x = g.input("x", g.random.randint(0, 5, (ADS, 2)).astype(np.float32) / 2)
+    for key, default in (("floats", 7.0), ("int64s", -3)):
+        numbers_of = {0.0: 3, 1.0: -1, 1.5: 4}
+        found = np.vectorize(lambda v, d=default, of=numbers_of: of.get(float(v), d))(x.array)
+        values = [type(default)(v) for v in numbers_of.values()]
+        g.domains[ML] = 1
+        label = raw(g, "LabelEncoder", [x], found.astype(np.float32 if default > 0 else np.int64),
+                    domain=ML, keys_floats=list(numbers_of), **{f"values_{key}": values},
+                    **{f"default_{key.rstrip('s')}": default})
+        g.output(label)
+    call(g, ML, "OneHotEncoder", [x], np.trunc(x.array)[..., None] == [0, 2], cats_int64s=[0, 2])
+
+
 def labels_far_apart(g):
     ids = g.input("i", g.random.randint(0, 12, (ADS,)))
     call(g, ML, "LabelEncoder", [ids], ids.array, keys_int64s=[1, 1 << 40], values_floats=[1.0, 2.0])
@@ -421,7 +436,8 @@ def norms_and_choices(g):
 PATTERNS = [fused_activations, fused_products, rows_behind_steps, fused_norms, root_mean_square,
             fused_attention, padded_attention, attention_of_set_23, turned_by_places,
             quantised_weights, scales_of_integers, quantised_activations, encoded_labels,
-            scalers_and_linear_models, trees, encoders, labels_of_classes, maps, norms_and_choices]
+            encoded_floats, scalers_and_linear_models, trees, encoders, labels_of_classes, maps,
+            norms_and_choices]
 REFUSED = [(quantised_by_the_request, "as it was before it was quantised"),
            (scales_of_nothing, "DequantizeLinear"),
            (labels_far_apart, "labels that are integers"),

@@ -244,7 +244,8 @@ std::string WhyNot(const Node& node) {
            "that both have leaves; strings are no labels here, and trees are added or averaged";
   }
   if (node.op_type() == "LabelEncoder") {
-    return "labels that are integers, each once, within a million of each other, are encoded";
+    return "labels that are integers, each once, within a million of each other, or a thousand "
+           "floats are encoded";
   }
   if (domain == kMl) {
     return absl::StrCat("no converter for this of ", domain,

@@ -115,53 +115,94 @@ std::optional<Constant> ListOf(const Node& node, const std::string& name) {
   return IntConstant({static_cast<int64_t>(whole.size())}, values);
 }
 
+// A number for each key, and one for what is no key.
+struct Labels {
+  Constant keys, values;
+  std::optional<Constant> otherwise;
+
+  float OtherFloat(const Node& node) const {
+    return otherwise.has_value() ? otherwise->f32(0) : FloatAttribute(node, "default_float", 0);
+  }
+  int64_t OtherInt(const Node& node) const {
+    return otherwise.has_value() ? otherwise->dim(0).value()
+                                 : IntAttribute(node, "default_int64", -1);
+  }
+};
+
+// Floats: the number of the key that x equals.
+bool EncodeFloats(CompositeWriter& w, const Node& node, const Labels& labels) {
+  constexpr size_t kMost = 1 << 10;
+  constexpr float kExact = 1 << 24;
+  const bool whole = !labels.values.is_float;
+  const absl::StatusOr<std::vector<float>> keys = labels.keys.ToFloats(),
+                                           values = labels.values.ToFloats();
+  if (!keys.ok() || !values.ok() || keys->size() > kMost) return false;
+  for (size_t i = 0; i < keys->size(); ++i) {
+    const float value = std::abs((*values)[i]);
+    if (!std::isfinite((*keys)[i]) || !std::isfinite(value) || (whole && value > kExact)) {
+      return false;
+    }
+  }
+  if (std::set<float>(keys->begin(), keys->end()).size() != keys->size()) return false;
+  const std::string wide = w.Fresh(node.output(0));
+  w.AddOnAxis(node, "Unsqueeze", node.input(0), -1, wide);
+  const std::string same = w.Float(node, w.Make(node, "Equal", {wide, w.Floats(wide, *keys)}));
+  const std::string value = w.Make(node, "MatMul", {same, w.Floats(same, *values)});
+  const std::vector<float> ones(keys->size(), 1.0f);
+  const std::string keyed = w.Make(node, "MatMul", {same, w.Floats(same, ones)});
+  const std::string known = w.Make(node, "Greater", {keyed, w.Number(keyed, 0.5f)});
+  const float other = whole ? static_cast<float>(labels.OtherInt(node)) : labels.OtherFloat(node);
+  const std::string all = w.Make(node, "Where", {known, value, w.Number(value, other)});
+  SetInt(w.Add(node, "Cast", {all}, node.output(0)), "to",
+         whole ? onnx::TensorProto::INT64 : onnx::TensorProto::FLOAT);
+  return true;
+}
+
 // Integers that are looked up in a list from the least key to the largest, with the default where
 // there is no key, and on either side.
-bool EncodeLabels(CompositeWriter& w, const Node& node) {
+bool EncodeIntegers(CompositeWriter& w, const Node& node, const Labels& labels) {
   constexpr int64_t kMost = 1 << 20;
-  const std::optional<Constant> keys = ListOf(node, "keys"), values = ListOf(node, "values");
-  if (!keys.has_value() || keys->is_float || !values.has_value() || keys->elements() == 0 ||
-      keys->elements() != values->elements()) {
-    return false;
-  }
-  const absl::StatusOr<std::vector<int64_t>> labels = keys->ToInts();
-  if (!labels.ok()) return false;
-  const auto range = std::minmax_element(labels->begin(), labels->end());
+  const absl::StatusOr<std::vector<int64_t>> keys = labels.keys.ToInts();
+  if (!keys.ok()) return false;
+  const auto range = std::minmax_element(keys->begin(), keys->end());
   const int64_t least = *range.first, most = *range.second;
   if (least < -kMost || most > kMost || most - least >= kMost) return false;
-  const std::optional<Constant> otherwise = ListOf(node, "default");
-  if (otherwise.has_value() &&
-      (otherwise->elements() != 1 || otherwise->is_float != values->is_float)) {
-    return false;
-  }
   const auto places = static_cast<size_t>(most - least + 3);
-  std::set<int64_t> seen(labels->begin(), labels->end());
-  if (seen.size() != labels->size()) return false;  // Runtimes disagree on which one counts.
+  if (std::set<int64_t>(keys->begin(), keys->end()).size() != keys->size()) return false;
   const auto spread = [&](auto none, auto value) {
     std::vector<decltype(none)> all(places, none);
-    for (size_t i = 0; i < labels->size(); ++i) {
-      all[static_cast<size_t>((*labels)[i] - least + 1)] = value(static_cast<int64_t>(i));
+    for (size_t i = 0; i < keys->size(); ++i) {
+      all[static_cast<size_t>((*keys)[i] - least + 1)] = value(static_cast<int64_t>(i));
     }
     return all;
   };
-  std::string list;
-  if (values->is_float) {
-    list = w.Floats(
-        node.output(0),
-        spread(otherwise.has_value() ? otherwise->f32(0) : FloatAttribute(node, "default_float", 0),
-               [&](int64_t i) { return values->f32(i); }));
-  } else {
-    list = w.Integers(node.output(0),
-                      spread(otherwise.has_value() ? otherwise->dim(0).value()
-                                                   : IntAttribute(node, "default_int64", -1),
-                             [&](int64_t i) { return values->dim(i).value(); }));
-  }
-  const auto number = [&](int64_t value) { return w.Integers(node.output(0), {value}); };
-  std::string at = w.Make(node, "Sub", {node.input(0), number(least - 1)});
-  at = w.Make(node, "Max", {at, number(0)});
-  at = w.Make(node, "Min", {at, number(static_cast<int64_t>(places) - 1)});
-  w.Add(node, "Gather", {list, at}, node.output(0));
+  const Constant& values = labels.values;
+  const std::string& out = node.output(0);
+  const std::string list =
+      values.is_float
+          ? w.Floats(out, spread(labels.OtherFloat(node), [&](int64_t i) { return values.f32(i); }))
+          : w.Integers(out, spread(labels.OtherInt(node),
+                                   [&](int64_t i) { return values.dim(i).value(); }));
+  std::string at = w.Make(node, "Sub", {node.input(0), w.Integers(out, {least - 1})});
+  at = w.Make(node, "Max", {at, w.Integers(out, {0})});
+  at = w.Make(node, "Min", {at, w.Integers(out, {static_cast<int64_t>(places) - 1})});
+  w.Add(node, "Gather", {list, at}, out);
   return true;
+}
+
+// Of keys that are there twice runtimes disagree on which one counts.
+bool EncodeLabels(CompositeWriter& w, const Node& node) {
+  std::optional<Constant> keys = ListOf(node, "keys"), values = ListOf(node, "values");
+  if (!keys.has_value() || !values.has_value() || keys->elements() == 0 ||
+      keys->elements() != values->elements()) {
+    return false;
+  }
+  const Labels labels{*std::move(keys), *std::move(values), ListOf(node, "default")};
+  if (labels.otherwise.has_value() &&
+      (labels.otherwise->elements() != 1 || labels.otherwise->is_float != labels.values.is_float)) {
+    return false;
+  }
+  return labels.keys.is_float ? EncodeFloats(w, node, labels) : EncodeIntegers(w, node, labels);
 }
 
 // x * coefficients + intercepts; empty: they do not fit.
