@@ -113,6 +113,7 @@ bool ParseId(absl::string_view field, int64_t& id) {
 
 bool BeginsAsANumber(absl::string_view line) {
   line = absl::StripLeadingAsciiWhitespace(line);
+  absl::ConsumePrefix(&line, "\"");
   return !line.empty() && (absl::ascii_isdigit(static_cast<unsigned char>(line[0])) ||
                            line[0] == '-' || line[0] == '+');
 }
@@ -201,7 +202,10 @@ class TextTableReader {
   }
 
   absl::string_view Field(absl::string_view field) const {
-    return options_.csv ? absl::StripAsciiWhitespace(field) : field;
+    if (!options_.csv) return field;
+    field = absl::StripAsciiWhitespace(field);
+    if (field.size() < 2 || field.front() != '"' || field.back() != '"') return field;
+    return field.substr(1, field.size() - 2);
   }
 
   // Leaves in `problem` what is wrong with the line, if anything is.

@@ -25,7 +25,7 @@ class RowSink {
 struct TextTableOptions {
   bool skip_bad_lines = false;
   // As other programs write tables: the first line may name columns instead (it does not begin as a
-  // number does), and blanks may stand around numbers.
+  // number does), and blanks and quotes may stand around numbers.
   bool csv = false;
 };
 
