@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/errors.h"
 #include "base/status_macros.h"
@@ -65,7 +66,10 @@ absl::StatusOr<std::optional<pb::StoredTable>> ReadTable(RedisCluster& cluster,
                    cluster.Call({"GET", key}, RedisSlotOf(table), Clock::now() + kPatience));
   if (reply->type == REDIS_REPLY_NIL) return std::optional<pb::StoredTable>();
   if (reply->type != REDIS_REPLY_STRING) {
-    return DataLoss("key \"", key, "\": ", Printable(TextOf(*reply), 200));
+    const std::string what = absl::StrCat("key \"", key, "\": ", Printable(TextOf(*reply), 200));
+    // A key of another type stays one; what else a node refuses (it is loading, the cluster is
+    // down, the user may not) it may allow later.
+    return absl::StartsWith(TextOf(*reply), "WRONGTYPE") ? DataLoss(what) : Unavailable(what);
   }
   ASSIGN_OR_RETURN(pb::StoredTable stored,
                    Annotate(ParseStoredTable(TextOf(*reply)), "key \"", key, "\""));

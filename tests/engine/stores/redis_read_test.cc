@@ -18,6 +18,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "engine/stores/redis_cluster.h"
+#include "engine/stores/redis_store.h"
 #include "tests/testing/redis_listener.h"
 
 namespace ulfd::engine {
@@ -27,7 +28,7 @@ using ::testing::HasSubstr;
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
-// A node on loopback that has all slots, and answers every MGET with the same bytes.
+// A node on loopback that has all slots, and answers every GET and MGET with the same bytes.
 class FakeNode {
  public:
   // `pause`: between the bytes of an answer.
@@ -81,7 +82,7 @@ class FakeNode {
       reply = absl::StrCat(
           "*1\r\n*3\r\n:0\r\n:16383\r\n*2\r\n$9\r\n127.0.0.1\r\n:", listener_.port(), "\r\n");
     }
-    const bool read = absl::StrContains(command, "MGET");
+    const bool read = absl::StrContains(command, "GET");
     if (!read) return send(fd, reply.data(), reply.size(), MSG_NOSIGNAL) > 0;
     ++reads_;
     if (pause_.count() == 0) return send(fd, answer_.data(), answer_.size(), MSG_NOSIGNAL) > 0;
@@ -142,6 +143,25 @@ TEST(RedisReadTest, NamesWhatIsNoRow) {
   EXPECT_THAT(why("?1\r\n"), HasSubstr("Protocol error"));
   EXPECT_THAT(why("$4\r\nabcd\r\n"), HasSubstr("no answer to MGET"));
   EXPECT_THAT(why("-WRONGTYPE no string\r\n"), HasSubstr("WRONGTYPE"));
+}
+
+// Versions are loaded again after UNAVAILABLE, and not after DATA_LOSS.
+TEST(OpenRedisTest, TellsWhatPassesFromWhatStays) {
+  const auto open = [](const std::string& answer) {
+    const FakeNode node([&](const std::string&) { return answer; });
+    const auto cluster = RedisCluster::Create({.name = "a", .nodes = {node.name()}});
+    EXPECT_TRUE(cluster.ok()) << cluster.status();
+    absl::Status status = OpenRedis(*cluster, "t").status();
+    EXPECT_THAT(std::string(status.message()),
+                HasSubstr("cluster \"a\", table \"t\": key \"{t}\""));
+    return status.code();
+  };
+  for (const char* passing : {"LOADING the dataset", "CLUSTERDOWN The cluster is down",
+                              "NOPERM this user has no permissions", "BUSY a script"}) {
+    EXPECT_EQ(open(absl::StrCat("-", passing, "\r\n")), absl::StatusCode::kUnavailable) << passing;
+  }
+  EXPECT_EQ(open("-WRONGTYPE no string\r\n"), absl::StatusCode::kDataLoss);
+  EXPECT_EQ(open("$4\r\nabcd\r\n"), absl::StatusCode::kDataLoss);
 }
 
 }  // namespace
