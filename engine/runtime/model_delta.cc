@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
 #include "base/errors.h"
 #include "base/file.h"
 #include "base/load_scope.h"
@@ -113,7 +114,11 @@ absl::Status DeltaDraft::CheckOrder(const DeltaSource& source,
                                     system_clock::time_point event_time) const {
   if (source.epoch > epoch_ && event_time >= event_time_) return absl::OkStatus();
   if (source.epoch > epoch_) {
-    return FailedPrecondition("event_time is before that of epoch ", epoch_);
+    const auto text = [](system_clock::time_point time) {
+      return absl::FormatTime(absl::FromChrono(time), absl::UTCTimeZone());
+    };
+    return FailedPrecondition("event_time is ", text(event_time), ", before that of epoch ", epoch_,
+                              ", ", text(event_time_));
   }
   return FailedPrecondition(
       "epoch ", epoch_, " is applied already, ",

@@ -361,7 +361,9 @@ TEST_F(ModelDeltaTest, EpochsFollowEachOtherAndTimeGoesOn) {
   }
   WriteDelta(version_, 4, DeltaHead(3, 100) + kPutMid, {{"mid", {{11, {5, 0}}}}});
   const ModelPtr second = Apply(*Load(), {1, 2});
-  EXPECT_THAT(Refusal(*second, 3), HasSubstr("event_time is before that of epoch 2"));
+  EXPECT_THAT(Refusal(*second, 3),
+              HasSubstr("event_time is 1970-01-01T00:01:39+00:00, before that of epoch 2, "
+                        "1970-01-01T00:01:40+00:00"));
   EXPECT_THAT(Refusal(*second, 4), HasSubstr("follows epoch 3, and 2 is the last one"));
   EXPECT_THAT(Refusal(*second, 1),
               HasSubstr("epoch 2 is applied already, this one comes too late"));
