@@ -168,6 +168,9 @@ MappedFile::~MappedFile() {
 }
 
 absl::Status MappedFile::Check() const {
+  // Of a page that the file still begins, the kernel gives zeros for what was cut off.  The last
+  // byte is beyond such a page, unless it is the last one.
+  static_cast<void>(*static_cast<const volatile char*>(data_ + size_ - 1));
   const uintptr_t bad = watch_->bad.load(std::memory_order_acquire);
   if (bad == Watch::kNone) return absl::OkStatus();
   return DataLoss(path_, ": byte ", bad, " cannot be read: the file was cut or its disk fails");

@@ -263,22 +263,23 @@ absl::Status PoolFeatures(absl::Span<const FeatureJob> jobs, void* scratch, size
   const RowPoolings& loops = BestRowPooling();
   LookupPass pass(jobs, static_cast<const void**>(scratch));
   size_t first = 0;
+  absl::Status status;
   for (const FeatureJob& job : jobs) {
-    absl::Status status =
-        PoolFeature(job, loops[static_cast<size_t>(job.table->format())], first, pass);
+    status = PoolFeature(job, loops[static_cast<size_t>(job.table->format())], first, pass);
     if (!status.ok()) {
       *failed = pass.failed();
-      return status;
+      break;
     }
     first += job.input.ids.size();
   }
+  // Before what is said of rows that a damaged file lacks.
   for (const FeatureJob& job : jobs) {
-    absl::Status status = job.table->Check();
-    if (status.ok()) continue;
+    absl::Status damage = job.table->Check();
+    if (damage.ok()) continue;
     *failed = static_cast<size_t>(&job - jobs.data());
-    return status;
+    return damage;
   }
-  return absl::OkStatus();
+  return status;
 }
 
 }  // namespace ulfd::engine

@@ -1,9 +1,10 @@
-// Files that are not mapped: more than the address space has for all.
+// Files that are not mapped: more than the address space has for all.  Files that are cut.
 // SPDX-License-Identifier: Apache-2.0
 #include "base/mapped_file.h"
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <memory>
 #include <string>
@@ -45,6 +46,23 @@ TEST(MappedFileTest, AllFilesTogetherTakeAQuarterOfTheAddressSpace) {
   EXPECT_TRUE(MapPath(path).ok());
 }
 #endif
+
+// Of a page that a file still begins, the kernel gives zeros for what was cut off.
+TEST(MappedFileTest, SaysThatAFileIsCutWhereAReaderDoesNotNotice) {
+  const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  for (const size_t left : {page + 1, 2 * page - 1}) {
+    TempDir dir;
+    const std::string path = dir.Write("table", std::string(2 * page + 100, 'x'));
+    const auto mapped = MapPath(path);
+    ASSERT_TRUE(mapped.ok()) << mapped.status();
+    EXPECT_TRUE((*mapped)->Check().ok());
+    ASSERT_EQ(truncate(path.c_str(), static_cast<off_t>(left)), 0);
+    EXPECT_EQ((*mapped)->data()[left], 0);
+    EXPECT_EQ((*mapped)->Check().ToString(),
+              absl::StrCat("DATA_LOSS: ", path, ": byte ", 2 * page + 99,
+                           " cannot be read: the file was cut or its disk fails"));
+  }
+}
 
 }  // namespace
 }  // namespace ulfd

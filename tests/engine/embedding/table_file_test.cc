@@ -427,6 +427,18 @@ TEST_F(TableFileTest, AFileThatIsCutUnderUsIsAnError) {
   EXPECT_TRUE(Pool(**again, rows.ids).ok());
 }
 
+// All slots lie in a page that the file still begins.
+TEST_F(TableFileTest, RowsThatACutFileLacksAreNotMissing) {
+  for (const MissingKeys missing : {MissingKeys::kZero, MissingKeys::kError}) {
+    const Rows rows = MakeConsecutive(0, 100, 4);
+    const std::string path = MustWrite("t", rows);
+    const auto table = EmbeddingTable::Load("t", path, {.missing_keys = missing});
+    ASSERT_TRUE(table.ok()) << table.status();
+    std::filesystem::resize_file(path, 4096 + 24);
+    EXPECT_EQ(Pool(**table, rows.ids).code(), absl::StatusCode::kDataLoss);
+  }
+}
+
 using TableFileDeathTest = TableFileTest;
 
 TEST_F(TableFileDeathTest, OtherBusErrorsStillKill) {
