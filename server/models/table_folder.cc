@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/models/table_folder.h"
 
+#include <algorithm>
 #include <system_error>
 #include <utility>
 
@@ -37,12 +38,12 @@ TableFold TableFolder::Due(const ServedModel& model) const {
   for (const auto& table : model.model->tables()) {
     // There is no base to fold with where rows lie in a store.
     if (table->overlay() == nullptr || table->tier() != nullptr) continue;
-    const size_t rows = table->overlay()->rows();
-    const double share = static_cast<double>(rows) / static_cast<double>(table->rows());
-    if (rows < kLeastRows || share < options_.share) continue;
-    // What failed is tried again once there is twice as much.
+    const double due =
+        std::max<double>(kLeastRows, options_.share * static_cast<double>(table->rows()));
+    // What failed is tried again when as many more have come: as often as folds that succeed.
     const auto failed = failed_.find({{model.name, model.version}, table->name()});
-    if (failed != failed_.end() && rows < 2 * failed->second) continue;
+    const size_t before = failed == failed_.end() ? 0 : failed->second;
+    if (static_cast<double>(table->overlay()->rows()) < static_cast<double>(before) + due) continue;
     fold.table = table;
     break;
   }

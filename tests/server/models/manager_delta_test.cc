@@ -258,6 +258,15 @@ TEST_F(ManagerDeltaTest, WhatCannotBeFoldedServesOnAndSaysWhy) {
   ASSERT_EQ(observer_.notices().size(), 1u);
   EXPECT_THAT(observer_.notices()[0], HasSubstr("table \"mid_table\" is not folded: "));
   EXPECT_THAT(observer_.notices()[0], HasSubstr("/proc/nowhere"));
+  // It is tried again each time that as much has come as makes a fold due, and not before.
+  Push(2, 1);
+  Poll();
+  EXPECT_EQ(observer_.notices().size(), 1u);
+  for (int64_t epoch = 3; epoch <= 5; ++epoch) {
+    Push(epoch, epoch - 1, many);
+    Poll();
+    EXPECT_EQ(observer_.notices().size(), static_cast<size_t>(epoch - 1));
+  }
 }
 
 TEST_F(ManagerDeltaTest, EqualTextTablesAreHeldOnce) {
