@@ -377,7 +377,7 @@ TEST(RewritesTest, NodesMayHaveAnyNumberOfInputsAndOutputs) {
       {"ai.onnx.ml",
        {"ArrayFeatureExtractor", "Binarizer", "FeatureVectorizer", "Imputer", "LabelEncoder",
         "LinearClassifier", "LinearRegressor", "Normalizer", "OneHotEncoder", "Scaler",
-        "TreeEnsembleClassifier", "TreeEnsembleRegressor", "ZipMap"}}};
+        "TreeEnsemble", "TreeEnsembleClassifier", "TreeEnsembleRegressor", "ZipMap"}}};
   for (const auto& [domain, names] : ops) {
     for (const char* const op : names) {
       for (int i = 0; i < 10 * 3 * 3 * 2; ++i) {

@@ -3,7 +3,7 @@
 import math
 
 import numpy as np
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 
 from patterns_heads import softmax
 from random_graph import ADS, Value, raw
@@ -344,6 +344,41 @@ def trees(g):
         g.output(g.keep(Value(names[1], fn(found(x.array)).astype(np.float32), "ads")))
 
 
+def tensor(values, dtype):
+    return numpy_helper.from_array(np.array(values, dtype), "")
+
+
+def trees_of_set_5(g):
+    """Trees that are named by their roots, whose leaves are apart from their nodes."""
+    values = g.random.randn(ADS, 3).round(1).astype(np.float32)
+    values[g.random.rand(ADS, 3) < 0.2] = np.nan
+    x = g.input("x", values)
+    old, found = forest(g, "target", 2)
+    keys = list(zip(old["nodes_treeids"], old["nodes_nodeids"]))
+    modes = ["BRANCH_LEQ", "BRANCH_LT", "BRANCH_GTE", "BRANCH_GT", "BRANCH_EQ", "BRANCH_NEQ"]
+    leaf = {key: i for i, key in enumerate(zip(old["target_treeids"], old["target_nodeids"]))}
+    # A tree that is one leaf is a node with this leaf on either side.
+    node = [key for key in keys if key not in leaf or key[1] == 0]
+    rows = [keys.index(key) for key in node]
+    children = [[(tree, old[f"nodes_{side}nodeids"][row]) for row, (tree, _) in zip(rows, node)]
+                for side in ("true", "false")]
+    of = {f"nodes_{side}{kind}": value for side, own in zip(("true", "false"), children)
+          for kind, value in (("nodeids", [leaf[c] if c in leaf else node.index(c) for c in own]),
+                              ("leafs", [int(c in leaf) for c in own]))}
+    for how, divided in ((0, 5), (1, 1)):
+        call(g, ML, "TreeEnsemble", [x], found(x.array) / divided, n_targets=2,
+             aggregate_function=how, tree_roots=[node.index((t, 0)) for t in range(5)],
+             nodes_featureids=[old["nodes_featureids"][row] for row in rows],
+             nodes_modes=tensor([modes.index(old["nodes_modes"][row])
+                                 if old["nodes_modes"][row] != "LEAF" else 0 for row in rows],
+                                np.uint8),
+             nodes_splits=tensor([old["nodes_values"][row] for row in rows], np.float32),
+             nodes_missing_value_tracks_true=[
+                 old["nodes_missing_value_tracks_true"][row] for row in rows],
+             leaf_targetids=old["target_ids"],
+             leaf_weights=tensor(old["target_weights"], np.float32), **of)
+
+
 def trees_with_a_cycle(g):
     x = g.input("x", g.random.randn(ADS, 3).astype(np.float32))
     call(g, ML, "TreeEnsembleRegressor", [x], x.array, nodes_treeids=[0, 0], nodes_nodeids=[0, 1],
@@ -436,8 +471,8 @@ def norms_and_choices(g):
 PATTERNS = [fused_activations, fused_products, rows_behind_steps, fused_norms, root_mean_square,
             fused_attention, padded_attention, attention_of_set_23, turned_by_places,
             quantised_weights, scales_of_integers, quantised_activations, encoded_labels,
-            encoded_floats, scalers_and_linear_models, trees, encoders, labels_of_classes, maps,
-            norms_and_choices]
+            encoded_floats, scalers_and_linear_models, trees, trees_of_set_5, encoders,
+            labels_of_classes, maps, norms_and_choices]
 REFUSED = [(quantised_by_the_request, "as it was before it was quantised"),
            (scales_of_nothing, "DequantizeLinear"),
            (labels_far_apart, "labels that are integers"),

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "tools/convert/onnx/model/constant.h"
 #include "tools/convert/onnx/model/functions.h"
@@ -239,7 +240,7 @@ std::string WhyNot(const Node& node) {
     return absl::StrCat("of ", domain, " with these inputs: an operator of ONNX Runtime's ",
                         "optimiser; convert the model that it was made of");
   }
-  if (node.op_type() == "TreeEnsembleRegressor" || node.op_type() == "TreeEnsembleClassifier") {
+  if (absl::StartsWith(node.op_type(), "TreeEnsemble")) {
     return "runtimes disagree on a regression's post_transform and on the label of two classes "
            "that both have leaves; strings are no labels here, and trees are added or averaged";
   }

@@ -1,10 +1,13 @@
 // Operators of scikit-learn's exporters: linear models, trees, and what prepares their inputs.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <map>
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/match.h"
@@ -323,6 +326,131 @@ bool TreeClassifier(CompositeWriter& w, const Node& node) {
   return node.output_size() < 2 || AddTransformed(w, node, scores, node.output(1));
 }
 
+std::vector<float> TensorOf(const Node& node, const char* name, int type) {
+  const onnx::AttributeProto* const list = FindAttribute(node, name);
+  if (list == nullptr || list->t().data_type() != type) return {};
+  const absl::StatusOr<Constant> constant = ReadTensor(list->t());
+  if (!constant.ok()) return {};
+  return constant->ToFloats().value_or(std::vector<float>());
+}
+
+// Trees of set 5 as the operator before it has them: one for each root, of nodes that no other tree
+// has, with leaves that are numbered behind all nodes.
+class OlderTrees {
+ public:
+  explicit OlderTrees(const Node& node)
+      : roots_(IntsAttribute(node, "tree_roots")),
+        features_(IntsAttribute(node, "nodes_featureids")),
+        tracks_(IntsAttribute(node, "nodes_missing_value_tracks_true")),
+        targets_(IntsAttribute(node, "leaf_targetids")),
+        next_{IntsAttribute(node, "nodes_truenodeids"), IntsAttribute(node, "nodes_falsenodeids")},
+        ends_{IntsAttribute(node, "nodes_trueleafs"), IntsAttribute(node, "nodes_falseleafs")},
+        modes_(TensorOf(node, "nodes_modes", onnx::TensorProto::UINT8)),
+        splits_(TensorOf(node, "nodes_splits", onnx::TensorProto::FLOAT)),
+        weights_(TensorOf(node, "leaf_weights", onnx::TensorProto::FLOAT)),
+        seen_(features_.size(), false),
+        tree_of_(targets_.size(), -1) {}
+
+  // False: the lists do not fit.
+  bool Write(Node& older);
+
+ private:
+  bool AddNode(int64_t tree, int64_t at);
+  void AddRow(int64_t tree, int64_t id, const char* mode, float value,
+              const std::array<int64_t, 4>& rest);
+  int64_t count() const { return static_cast<int64_t>(features_.size()); }
+
+  const std::vector<int64_t> roots_, features_, tracks_, targets_;
+  const std::vector<int64_t> next_[2], ends_[2];  // Where the decision holds, and where not.
+  const std::vector<float> modes_, splits_, weights_;
+  std::vector<bool> seen_;
+  std::vector<int64_t> tree_of_, open_;  // The last tree of each leaf; nodes to come.
+  std::map<std::string, std::vector<int64_t>> lists_;
+  onnx::AttributeProto mode_names_, values_, leaves_;
+};
+
+void OlderTrees::AddRow(int64_t tree, int64_t id, const char* mode, float value,
+                        const std::array<int64_t, 4>& rest) {
+  lists_["nodes_treeids"].push_back(tree);
+  lists_["nodes_nodeids"].push_back(id);
+  lists_["nodes_featureids"].push_back(rest[0]);
+  lists_["nodes_truenodeids"].push_back(rest[1]);
+  lists_["nodes_falsenodeids"].push_back(rest[2]);
+  lists_["nodes_missing_value_tracks_true"].push_back(rest[3]);
+  mode_names_.add_strings(mode);
+  values_.add_floats(value);
+}
+
+bool OlderTrees::AddNode(int64_t tree, int64_t at) {
+  constexpr const char* kModes[] = {"BRANCH_LEQ", "BRANCH_LT", "BRANCH_GTE",
+                                    "BRANCH_GT",  "BRANCH_EQ", "BRANCH_NEQ"};
+  const auto place = static_cast<size_t>(at);
+  if (at < 0 || at >= count() || seen_[place] || modes_[place] >= std::size(kModes)) return false;
+  seen_[place] = true;
+  std::array<int64_t, 4> row = {features_[place], 0, 0, tracks_.empty() ? 0 : tracks_[place]};
+  for (const size_t side : {0, 1}) {
+    const bool ends = ends_[side][place] != 0;
+    const int64_t to = next_[side][place];
+    if (to < 0 || to >= (ends ? static_cast<int64_t>(targets_.size()) : count())) return false;
+    row[1 + side] = to + (ends ? count() : 0);
+  }
+  AddRow(tree, at, kModes[static_cast<size_t>(modes_[place])], splits_[place], row);
+  for (const size_t side : {0, 1}) {
+    const int64_t to = next_[side][place];
+    if (ends_[side][place] == 0) {
+      open_.push_back(to);
+      continue;
+    }
+    const auto leaf = static_cast<size_t>(to);
+    if (tree_of_[leaf] == tree) continue;
+    tree_of_[leaf] = tree;
+    AddRow(tree, count() + to, "LEAF", 0, {0, 0, 0, 0});
+    lists_["target_treeids"].push_back(tree);
+    lists_["target_nodeids"].push_back(count() + to);
+    lists_["target_ids"].push_back(targets_[leaf]);
+    leaves_.add_floats(weights_[leaf]);
+  }
+  return true;
+}
+
+bool OlderTrees::Write(Node& older) {
+  bool fits = modes_.size() == features_.size() && splits_.size() == features_.size() &&
+              weights_.size() == targets_.size() &&
+              (tracks_.empty() || tracks_.size() == features_.size());
+  for (const auto* const lists : {next_, ends_}) {
+    fits = fits && lists[0].size() == features_.size() && lists[1].size() == features_.size();
+  }
+  for (size_t tree = 0; fits && tree < roots_.size(); ++tree) {
+    open_ = {roots_[tree]};
+    while (fits && !open_.empty()) {
+      const int64_t at = open_.back();
+      open_.pop_back();
+      fits = AddNode(static_cast<int64_t>(tree), at);
+    }
+  }
+  if (!fits || roots_.empty()) return false;
+  for (const auto& [name, list] : lists_) SetInts(older, name.c_str(), list);
+  const auto add = [&](onnx::AttributeProto list, const char* name, auto type) {
+    list.set_name(name);
+    list.set_type(type);
+    *older.add_attribute() = std::move(list);
+  };
+  add(mode_names_, "nodes_modes", onnx::AttributeProto::STRINGS);
+  add(values_, "nodes_values", onnx::AttributeProto::FLOATS);
+  add(leaves_, "target_weights", onnx::AttributeProto::FLOATS);
+  return true;
+}
+
+// Sums and averages that nothing transforms.
+bool TreesOfSet5(CompositeWriter& w, const Node& node) {
+  const int64_t how = IntAttribute(node, "aggregate_function", 1);
+  if ((how != 0 && how != 1) || IntAttribute(node, "post_transform", 0) != 0) return false;
+  Node& older = w.Add(node, "TreeEnsembleRegressor", {node.input(0)}, node.output(0));
+  SetInt(older, "n_targets", IntAttribute(node, "n_targets", 1));
+  SetString(older, "aggregate_function", how == 0 ? "AVERAGE" : "SUM");
+  return OlderTrees(node).Write(older);
+}
+
 // A map from labels to scores for each row: the scores, in the order of the labels.
 bool MapsOf(CompositeWriter& w, const Node& node) {
   w.Add(node, "Identity", {node.input(0)}, node.output(0));
@@ -342,6 +470,7 @@ constexpr Composite kRows[] = {
     {kMl, "LinearClassifier", 1, LinearClassifier},
     {kMl, "TreeEnsembleRegressor", 1, TreeRegressor},
     {kMl, "TreeEnsembleClassifier", 1, TreeClassifier},
+    {kMl, "TreeEnsemble", 1, TreesOfSet5},
     {kMl, "ZipMap", 1, MapsOf},
 };
 
