@@ -15,7 +15,6 @@
 #include <utility>
 
 #include "base/load_scope.h"
-#include "server/rpc/grpc_memory.h"
 #include "server/system/peer.h"
 #include "server/system/threads.h"
 
@@ -35,9 +34,6 @@ constexpr milliseconds kBackoff{20};
 constexpr milliseconds kLook{20};
 constexpr int kLookShare = 100;
 constexpr milliseconds kLongestPause{250};
-// Who made memory grow, and not by an accident, may connect again when it has come back.
-constexpr int kOffences = 2;
-constexpr seconds kShun{3};
 // Why a connection is closed: it keeps others from being handed over.
 constexpr char kHandOver[] = "hand_over";
 
@@ -91,7 +87,7 @@ void ConnectionAcceptor::Loop() {
     WithinMemory([this] { LookAtAll(); }).IgnoreError();  // There may be memory for the next one.
     next_look_ = steady_clock::now() +
                  std::clamp<steady_clock::duration>(kLookShare * (CpuTimeOfThisThread() - begin),
-                                                    kLook, watch_.urgent() ? kLook : kLongestPause);
+                                                    kLook, kLongestPause);
   }
 }
 
@@ -124,7 +120,7 @@ void ConnectionAcceptor::AcceptAll() {
 
 void ConnectionAcceptor::HandOver(FileDescriptor fd, const std::string& peer) {
   Handed handed{.fd = fd.get(), .inode = 0, .peer = peer, .client = ClientOf(peer)};
-  if (IsShunned(peer) || !InodeOf(fd.get(), handed.inode) || !TakeRoom(handed.client)) return;
+  if (!InodeOf(fd.get(), handed.inode) || !TakeRoom(handed.client)) return;
   const int on = 1;
   const unsigned timeout_ms = static_cast<unsigned>(options_.user_timeout.count());
   setsockopt(fd.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
@@ -135,27 +131,6 @@ void ConnectionAcceptor::HandOver(FileDescriptor fd, const std::string& peer) {
     handed_.push_back(std::move(handed));
   }
   hand_over_.Add(std::move(fd), peer);
-}
-
-void ConnectionAcceptor::Remember(const std::string& peer) {
-  const auto now = steady_clock::now();
-  std::erase_if(offenders_, [&](const auto& entry) { return now > entry.second.until; });
-  Offender& offender = offenders_[AddressOf(peer)];
-  ++offender.times;
-  offender.until = now + kShun;
-}
-
-bool ConnectionAcceptor::IsShunned(const std::string& peer) {
-  const auto it = offenders_.find(AddressOf(peer));
-  if (it == offenders_.end()) return false;
-  if (steady_clock::now() > it->second.until) {
-    offenders_.erase(it);
-    return false;
-  }
-  if (it->second.times < kOffences) return false;
-  MutexLock lock(mu_);
-  ++stats_.shunned;
-  return true;
 }
 
 bool ConnectionAcceptor::TakeRoom(const std::string& client) {
@@ -193,10 +168,7 @@ void ConnectionAcceptor::LookAtAll() {
     open.reserve(handed_.size());
     for (const Handed& handed : handed_) open.push_back({handed.peer, ReadBytes(handed.fd)});
   }
-  for (const auto& [peer, why] : watch_.Look(open, GrpcBytes())) {
-    if (why == ConnectionWatch::kGrowth) Remember(peer);
-    Close(peer, why);
-  }
+  for (const auto& [peer, why] : watch_.Look(open)) Close(peer, why);
   if (const std::string peer = hand_over_.Holding(); !peer.empty()) Close(peer, kHandOver);
 }
 

@@ -37,7 +37,6 @@ struct AcceptorOptions {
 struct ConnectionStats {
   int64_t open = 0, accepted = 0;
   int64_t over_limit = 0;                 // Closed at once, because of max_connections.
-  int64_t shunned = 0;                    // Closed at once, because of one before from there.
   int64_t no_descriptors = 0;             // Times that the process had no file descriptor left.
   std::map<std::string, int64_t> closed;  // For what they took, by the word that says what.
 };
@@ -74,9 +73,6 @@ class ConnectionAcceptor {
   void AcceptAll();
   // Room for one more of the client; false: there is none.
   bool TakeRoom(const std::string& client);
-  void Remember(const std::string& peer);
-  // Whether its address may not connect.
-  bool IsShunned(const std::string& peer);
   void CountOpen() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void HandOver(FileDescriptor fd, const std::string& peer);
   // Calls act with a descriptor of the connection's socket; false: it is over already.
@@ -101,12 +97,6 @@ class ConnectionAcceptor {
   mutable std::vector<Handed> handed_ ABSL_GUARDED_BY(mu_);
   mutable SharedRoom room_;  // What `handed_` takes of it.
   ConnectionStats stats_ ABSL_GUARDED_BY(mu_);
-  // Where what memory grew by came from.
-  struct Offender {
-    int times = 0;
-    std::chrono::steady_clock::time_point until;  // Then it is forgotten.
-  };
-  std::map<std::string, Offender> offenders_;  // By address.  The thread's.
   std::chrono::steady_clock::time_point next_close_line_ ABSL_GUARDED_BY(mu_){};
   ConnectionHandOver hand_over_;
   Mutex stop_mu_;                                 // One Stop at a time.

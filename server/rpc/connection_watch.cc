@@ -21,9 +21,8 @@ namespace {
 using std::chrono::seconds;
 
 constexpr seconds kWindow{10};
-// Measured of GrpcBytes: 2.5 KB for an idle connection, 64 bytes for a header of one byte.
-constexpr int64_t kConnectionBytes = 4096;
-constexpr int64_t kByHeaderByte = 64;
+// What a connection needs to begin; with a stream open, it has.
+constexpr int64_t kHandshakeBytes = 16384;
 constexpr int64_t kLooksForAll = 20;
 // gRPC may show a connection after others that were numbered later, so many at most.
 constexpr intptr_t kOutOfOrder = 64;
@@ -103,11 +102,10 @@ const char* ConnectionWatch::Judge(const std::string& peer, State& state,
                                    Clock::time_point now) const {
   const CallLedger::Counts counts = ledger_.CountsOf(peer);
   const int64_t lost = state.ended - (counts.received - counts.under_way);
-  state.coming = state.started - lost - counts.received;
   if (counts.received != state.calls) {
     state.silent -= counts.message_bytes - state.message_bytes;
     // Headers are bytes, too: once every stream is a call, all of them belong to calls.
-    if (state.coming <= 0 || state.silent < 0) state.silent = 0;
+    if (state.started - lost <= counts.received || state.silent < 0) state.silent = 0;
     state.calls = counts.received;
     state.message_bytes = counts.message_bytes;
   }
@@ -159,34 +157,8 @@ void ConnectionWatch::Shrink(int64_t limit, Size size, const char* why,
   }
 }
 
-void ConnectionWatch::ShrinkUnexplained(int64_t held_bytes, Size silent,
-                                        std::vector<Verdict>& verdicts) {
-  const int64_t unexplained =
-      held_bytes - Sum([](const State& state) {
-        return kConnectionBytes + CallLedger::kCallBytes * (state.started - state.ended);
-      });
-  urgent_ = unexplained > limits_.unexplained_bytes / 2;
-  if (unexplained <= limits_.unexplained_bytes) return;
-  // By the share of all that a connection brought: that of one whose calls come is small, even
-  // while they wait beside an attack.
-  const auto guilt = [&](const State& state) {
-    const auto bytes = static_cast<double>(silent(state));
-    return bytes * bytes / static_cast<double>(std::max<int64_t>(1, state.bytes));
-  };
-  // What is closed holds its memory for a moment.  Those that stay cannot hold that much.
-  while (kByHeaderByte * Sum(silent) > limits_.unexplained_bytes) {
-    std::pair<const std::string, State>* most = nullptr;
-    for (auto& entry : states_) {
-      if (entry.second.doomed) continue;
-      if (most == nullptr || guilt(entry.second) > guilt(most->second)) most = &entry;
-    }
-    most->second.doomed = true;
-    verdicts.push_back({most->first, kGrowth});
-  }
-}
-
 std::vector<ConnectionWatch::Verdict> ConnectionWatch::Look(
-    const std::vector<Connection>& connections, int64_t held_bytes) {
+    const std::vector<Connection>& connections) {
   const auto now = Clock::now();
   ++look_;
   Meet(connections);
@@ -208,13 +180,12 @@ std::vector<ConnectionWatch::Verdict> ConnectionWatch::Look(
   }
   const auto streams = [](const State& state) { return state.started - state.ended; };
   const auto silent = [](const State& state) {
-    // With a stream open it has more than begun: many of them may hold little each.
+    // Of many that have a stream open, each may hold little.
     const int64_t allowed = state.started > state.ended ? 0 : kHandshakeBytes;
     return std::max<int64_t>(0, state.silent - allowed);
   };
   Shrink(limits_.all_streams, streams, "streams", verdicts);
   Shrink(2 * limits_.silent_bytes, silent, "silent", verdicts);
-  ShrinkUnexplained(held_bytes, silent, verdicts);
   return verdicts;
 }
 

@@ -1,5 +1,5 @@
 // ConnectionWatch: looks at open connections from time to time, and says which of them have to go:
-// those that take what no call of ours shows (streams that never become calls, headers without
+// those that take what no call of ours shows (streams that never become calls, messages without
 // end).
 // SPDX-License-Identifier: Apache-2.0
 #ifndef ULFD_SERVER_RPC_CONNECTION_WATCH_H_
@@ -24,9 +24,6 @@ struct WatchLimits {
   int64_t all_streams = 16384;
   // Bytes that came and belong to no call that was received; twice as many of all together.
   int64_t silent_bytes = int64_t{128} << 20;
-  // What gRPC may hold beyond what connections and streams explain, but for messages: a byte of
-  // headers may take a hundred.
-  int64_t unexplained_bytes = int64_t{64} << 20;
   // In ten seconds, streams that ended without becoming a call: refused for their token, or reset
   // at once.  Those that became calls may be as many.
   int64_t lost_streams = 500;
@@ -44,21 +41,14 @@ class ConnectionWatch {
   };
   struct Verdict {
     std::string peer;
-    const char* why;  // "streams", "silent", "refused" or kGrowth.
+    const char* why;  // "streams", "silent" or "refused".
   };
   // `ledger` is borrowed.
   ConnectionWatch(const WatchLimits& limits, const CallLedger& ledger)
       : limits_(limits), ledger_(ledger) {}
 
-  // All that are open, and what gRPC holds (GrpcBytes).
-  std::vector<Verdict> Look(const std::vector<Connection>& connections, int64_t held_bytes);
-  // Whether so much was unexplained, at the last look, that the next one is urgent.
-  bool urgent() const { return urgent_; }
-
-  // gRPC holds more than it should, and this connection sent much that is no call.
-  static constexpr char kGrowth[] = "growth";
-  // What a connection needs to begin; with a stream open, it has.
-  static constexpr int64_t kHandshakeBytes = 16384;
+  // All that are open.
+  std::vector<Verdict> Look(const std::vector<Connection>& connections);
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -69,7 +59,6 @@ class ConnectionWatch {
     int64_t calls = 0, message_bytes = 0;  // Received, at the last look.
     int64_t bytes = 0, silent = 0;         // The latter: of no call.
     int64_t started = 0, ended = 0;        // Streams.
-    int64_t coming = 0;                    // Streams that are no call yet.
     Clock::time_point window;              // Its begin.
     int64_t window_lost = 0, window_calls = 0;
     bool doomed = false;
@@ -80,8 +69,6 @@ class ConnectionWatch {
   void FindSockets();
   void ReadStreams(State& state) const;
   const char* Judge(const std::string& peer, State& state, Clock::time_point now) const;
-  // Closes those that most probably brought what gRPC holds and nothing explains.
-  void ShrinkUnexplained(int64_t held_bytes, Size silent, std::vector<Verdict>& verdicts);
   // Of those that may stay.
   int64_t Sum(Size size) const;
   // Together too much: the largest goes, until it is not.
@@ -92,7 +79,6 @@ class ConnectionWatch {
   std::map<std::string, State> states_;  // By peer.
   int64_t look_ = 0;
   intptr_t last_socket_id_ = 0;
-  bool urgent_ = false;
 };
 
 }  // namespace ulfd::server

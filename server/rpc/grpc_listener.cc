@@ -11,7 +11,6 @@
 #include "absl/strings/match.h"
 #include "base/errors.h"
 #include "base/status_macros.h"
-#include "server/rpc/grpc_memory.h"
 #include "server/rpc/header_limit.h"
 #include "server/system/listening_socket.h"
 
@@ -29,7 +28,8 @@ void Configure(const ServerConfig& settings, grpc::ServerBuilder& builder) {
   builder.SetMaxReceiveMessageSize(settings.limits().max_message_bytes());
   builder.SetMaxSendMessageSize(settings.limits().max_message_bytes());
   set(GRPC_ARG_MAX_METADATA_SIZE, connections.max_header_bytes());
-  LimitHeaders(connections.max_header_bytes());
+  // What gRPC makes of headers for the call takes twice as much again.
+  LimitHeaders(connections.max_header_bytes(), connections.memory_quota_bytes() / 8);
   set(GRPC_ARG_MAX_CONCURRENT_STREAMS, connections.max_concurrent_streams());
   set(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, connections.handshake_timeout_ms());
   set(GRPC_ARG_KEEPALIVE_TIME_MS, connections.keepalive_time_ms());
@@ -73,7 +73,6 @@ WatchLimits Watched(const ServerConfig& settings) {
   return {.streams = MostStreams(settings),
           .all_streams = settings.connections().memory_quota_bytes() / 2 / CallLedger::kCallBytes,
           .silent_bytes = settings.connections().memory_quota_bytes() / 4,
-          .unexplained_bytes = settings.connections().memory_quota_bytes() / 8,
           .lost_streams = settings.connections().max_lost_streams()};
 }
 
@@ -176,27 +175,26 @@ void GrpcListener::Collect(MetricPage& page) const {
   const ConnectionStats stats = acceptor_ == nullptr ? ConnectionStats() : acceptor_->Stats();
   page.AddGauge("ulfd_connections", "Open connections to the gRPC port", stats.open);
   page.AddCounter("ulfd_connections_total", "Connections to the gRPC port so far", stats.accepted);
-  for (const auto& [why, refused] :
-       {std::pair("max_connections", stats.over_limit), std::pair("growth", stats.shunned),
-        std::pair("descriptors", stats.no_descriptors)}) {
+  for (const auto& [why, refused] : {std::pair("max_connections", stats.over_limit),
+                                     std::pair("descriptors", stats.no_descriptors)}) {
     page.AddCounter("ulfd_connections_refused_total",
-                    "Connections closed at once (max_connections, or growth: from an address whose "
-                    "connection was just closed for that), or times that none could be "
+                    "Connections closed at once (max_connections), or times that none could be "
                     "accepted because the process has no file descriptor left (descriptors)",
                     refused, {{"why", why}});
   }
-  for (const char* why :
-       {"calls", "unsent", "streams", "silent", "growth", "refused", "hand_over"}) {
+  const auto closed = [&page](const char* why, int64_t number) {
+    page.AddCounter("ulfd_connections_closed_total",
+                    "Connections to the gRPC port that were closed for what they took: calls under "
+                    "way (calls), replies that wait to be sent (unsent), HTTP/2 streams (streams), "
+                    "bytes that never became a call (silent), headers (headers), streams refused "
+                    "for their token or reset (refused)",
+                    number, {{"why", why}});
+  };
+  for (const char* why : {"calls", "unsent", "streams", "silent", "refused", "hand_over"}) {
     const auto it = stats.closed.find(why);
-    page.AddCounter(
-        "ulfd_connections_closed_total",
-        "Connections to the gRPC port that were closed for what they took: calls under "
-        "way (calls), replies that wait to be sent (unsent), HTTP/2 streams (streams), "
-        "bytes that never became a call (silent, growth), streams refused for their token or "
-        "reset (refused)",
-        it == stats.closed.end() ? 0 : it->second, {{"why", why}});
+    closed(why, it == stats.closed.end() ? 0 : it->second);
   }
-  page.AddGauge("ulfd_grpc_bytes", "Memory that gRPC holds", GrpcBytes());
+  closed("headers", EndedForHeaders());
   page.AddCounter("ulfd_spare_receivers_total",
                   "Spare threads started because all that receive calls were kept busy, each by "
                   "one connection (endless headers, messages of many megabytes)",

@@ -1,5 +1,5 @@
-// What gRPC's C core holds for headers, calls and connections; the bytes of messages it allocates
-// otherwise.
+// What gRPC's C core allocates for headers, calls and connections; the bytes of messages it
+// allocates otherwise.
 //
 // Its own quota is no measure for us: nobody can ask for what it counts, and beyond it gRPC closes
 // idle connections first, whosever they are.
@@ -11,8 +11,8 @@
 
 namespace ulfd::server {
 
-// Of the whole process, give or take 4 KB for each thread.
-int64_t GrpcBytes();
+// By this thread so far, without what it gave back.
+int64_t GrpcBytesOfThread();
 
 }  // namespace ulfd::server
 

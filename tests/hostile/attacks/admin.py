@@ -50,6 +50,23 @@ def _bytes(data, site):
         wire.close()
 
 
+def _endless_headers(site):
+    while not site.over():
+        wire = _wire(site)
+        site.push(wire, frame(http2.HEADERS, 0, 1, http2.call_headers(LOAD)))
+        while not site.over() and site.push(wire, ENDLESS):
+            pass
+        wire.close()
+
+
+def _indexed_headers(site):
+    for _ in range(40):
+        wire = _wire(site)
+        block = http2.call_headers(LOAD) + b"\x90" * 250
+        site.push(wire, b"".join(frame(http2.HEADERS, http2.END_HEADERS, stream, block) for stream in range(1, 801, 2)))
+    site.hold()
+
+
 def _calls(path, body, n, settings, site):
     site.streams(_wire(site, settings), path, body, n)
     site.hold()
@@ -77,6 +94,8 @@ for _scene in ("admin", "unix"):
     for _name, _what, _work, _short in (
             ("connections", "connects and closes as fast as it can", _connections, False),
             ("idle connections", "2000 of them", _idle, False),
+            ("headers without end", "CONTINUATION frames full of headers", _endless_headers, False),
+            ("indexed headers on many streams", "40 connections of 400 calls without message", _indexed_headers, False),
             ("SETTINGS flood", "empty frames", functools.partial(_bytes, frame(http2.SETTINGS) * 5000), False),
             ("unknown models", "20000 x LoadModel", functools.partial(
                 _calls, LOAD, http2.grpc_message(field(1, b"no-such-model")), 20000, b""), _scene == "admin"),

@@ -6,6 +6,8 @@ OPEN = {
     # else.
     "half-open streams", "indexed headers on many streams", "window of 0, 20000 x ListModels", "nothing is read, 20000 x ListModels",
     "window of 0, 30 connections x 900 calls",
+    "control: calls with 4 KiB of metadata", "resets asked for: HEADERS behind the end", "resets asked for: PRIORITY on itself",
+    "resets asked for: PRIORITY of 4 bytes", "admin: indexed headers on many streams", "unix: indexed headers on many streams",
     "greetings with 20 calls", "unix: connections", "health watches on 20 connections",
     # Closing a connection that brings too much takes the calls that it has.
     "TF: bytes that become numbers of 64 bits",

@@ -165,6 +165,34 @@ for _path, _body, _name, _short in ((CHECK, EMPTY, "Check", True), (PREDICT, DIN
                              functools.partial(_rapid_reset, _path, _body), short=_short))
 
 
+def _resets_asked_for(spoiler, site):
+    """Calls that the daemon itself resets: they count no longer as open, and their work may go on."""
+    while not site.over():
+        wire = site.wire()
+        block = http2.call_headers(PREDICT)
+        while not site.over():
+            data = bytearray()
+            for _ in range(100):
+                stream, wire.next_stream = wire.next_stream, wire.next_stream + 2
+                data += (frame(http2.HEADERS, http2.END_HEADERS, stream, block) + frame(http2.DATA, 1, stream, DIN) +
+                         spoiler(stream))
+            if not site.push(wire, data):
+                break
+        wire.close()
+
+
+for _name, _spoiler in (
+        ("WINDOW_UPDATE of 0", lambda s: frame(http2.WINDOW_UPDATE, 0, s, bytes(4))),
+        ("a window beyond 2^31", lambda s: frame(http2.WINDOW_UPDATE, 0, s, struct.pack(">I", 0x7fffffff)) * 2),
+        ("DATA behind the end", lambda s: frame(http2.DATA, 0, s, b"x" * 100)),
+        ("HEADERS behind the end", lambda s: frame(http2.HEADERS, http2.END_HEADERS | 1, s, b"\x90")),
+        ("PRIORITY on itself", lambda s: frame(http2.PRIORITY, 0, s, struct.pack(">IB", s, 7))),
+        ("PRIORITY of 4 bytes", lambda s: frame(http2.PRIORITY, 0, s, bytes(4))),
+        ("RST_STREAM of 3 bytes", lambda s: frame(http2.RST_STREAM, 0, s, bytes(3)))):
+    REGISTERED.append(Attack(f"resets asked for: {_name}", "a frame behind each call that is against the rules",
+                             functools.partial(_resets_asked_for, _spoiler)))
+
+
 # Headers.
 
 def _endless(first, piece, site):
@@ -229,6 +257,51 @@ def indexed_headers_on_streams(site):
         except OSError:
             site.count("refused")
     site.hold()
+
+
+@attack("indexed headers, a few bytes at a time", "the same, but no piece that the daemon reads takes much")
+def indexed_headers_in_pieces(site):
+    wires = [site.wire() for _ in range(40)]
+    for _ in range(400):
+        calls = [_call(wire, PREDICT, b"\x90" * 250) for wire in wires]
+        for at in range(0, len(calls[0]), 14):
+            for i, wire in enumerate(wires):
+                if not wire.closed:
+                    wire.closed = not site.push(wire, calls[i][at:at + 14])
+        if site.over():
+            break
+    site.hold()
+
+
+@attack("indexed headers behind a message", "as trailers of 40 x 400 calls whose message is not complete")
+def indexed_trailers(site):
+    trailers = b"\x90" * 250
+    for _ in range(40):
+        wire = site.wire()
+        for _ in range(400):
+            stream = wire.next_stream
+            if not site.push(wire, _call(wire, PREDICT, b"") + frame(http2.DATA, 0, stream, DIN[:-1]) +
+                             frame(http2.HEADERS, http2.END_HEADERS | http2.END_STREAM, stream, trailers)):
+                break
+    site.hold()
+
+
+@attack("control: calls with 4 KiB of metadata", "100 connections, 100 calls each at a time: all must be answered", seconds=14)
+def legal_metadata(site):
+    more = [(f"x-{i}", "m" * 500) for i in range(8)]
+    wires = [site.wire() for _ in range(100)]
+    for wire in wires:
+        site.streams(wire, CHECK, b"", 100, end=False, more=more)
+    time.sleep(1.5)
+    for wire in wires:
+        data = b"".join(frame(http2.DATA, http2.END_STREAM, stream, EMPTY) for stream in range(1, 201, 2))
+        if not site.push(wire, data, drain=False):
+            continue
+        ended = lambda: sum(1 for f in wire.frames if f[0] == http2.HEADERS and f[1] & http2.END_STREAM)
+        wire.read_until(lambda: ended() >= 100, 5)
+        site.count("answered", ended())
+    if site.times("answered") != 10000:
+        site.faults.append(f"{site.times('answered')} of 10000 calls were answered")
 
 
 @attack("headers of a stream that is over", "complete frames that hold a piece of one header", short=True)
@@ -537,6 +610,7 @@ def sigterm(site):
         site.streams(site.wire(), path, body, 20, end=False)
         site.streams(site.wire(NO_WINDOW), path, body, 20, end=False)
     site.streams(site.wire(NO_WINDOW), LIST, EMPTY, 100)
+    site.streams(site.wire(), PREDICT, b"", 20, end=False, more=[("x-large", "x" * 10000)])
     endless = site.wire()
     site.push(endless, frame(http2.HEADERS, 0, 1, http2.call_headers(PREDICT)))
     site.tcp()

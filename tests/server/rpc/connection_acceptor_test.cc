@@ -169,60 +169,14 @@ TEST_F(ConnectionAcceptorTest, ClosesWhatHasNoCall) {
   grpc.join();
 }
 
-class ConnectionWatchTest : public ::testing::Test {
- protected:
-  static constexpr int64_t kMib = int64_t{1} << 20;
-  static constexpr char kBusy[] = "ipv4:10.0.0.1:1", kOther[] = "ipv4:10.0.0.2:1";
-
-  // What was closed for what gRPC holds.
-  std::vector<std::string> Grown(int64_t busy_bytes, int64_t other_bytes, int64_t held_bytes) {
-    std::vector<std::string> peers;
-    for (const auto& [peer, why] :
-         watch_.Look({{kBusy, busy_bytes}, {kOther, other_bytes}}, held_bytes)) {
-      EXPECT_STREQ(why, ConnectionWatch::kGrowth);
-      peers.push_back(peer);
-    }
-    return peers;
-  }
-  void Call(const std::string& peer, int64_t message_bytes) {
-    CallLedger::Connection* call = ledger_.Begin(peer);
-    ledger_.Receive(call, message_bytes);
-    ledger_.End(call, 0);
-  }
-
-  CallLedger ledger_{CallBudget()};
-  ConnectionWatch watch_{WatchLimits(), ledger_};
-};
-
-TEST_F(ConnectionWatchTest, ClosesWhoBroughtWhatNothingExplains) {
-  EXPECT_TRUE(Grown(100, 2 * kMib, kMib).empty());
-  EXPECT_FALSE(watch_.urgent());
-  // So much is no reason yet.
-  EXPECT_TRUE(Grown(100, 2 * kMib, 40 * kMib).empty());
-  EXPECT_TRUE(watch_.urgent());
-  EXPECT_EQ(Grown(100, 2 * kMib, 80 * kMib), std::vector<std::string>{kOther});
-}
-
-TEST_F(ConnectionWatchTest, ClosesTheOneWhoseBytesBecomeNoCalls) {
-  EXPECT_TRUE(Grown(0, 0, kMib).empty());
-  // More of the first one waits, but it is a small share of what it brought.
-  for (int i = 1; i <= 20; ++i) {
-    Call(kBusy, 10 * kMib);
-    EXPECT_TRUE(Grown(i * 10 * kMib, 0, kMib).empty());
-  }
-  const int64_t busy = 200 * kMib + kMib * 9 / 10;
-  EXPECT_EQ(Grown(busy, kMib / 2, 80 * kMib), std::vector<std::string>{kOther});
-  // Too little came of those that stay.
-  EXPECT_TRUE(Grown(busy, kMib / 2, 200 * kMib).empty());
-}
-
 TEST(GrpcBytesTest, CountsWhatTheLibraryAllocates) {
-  const int64_t before = GrpcBytes();
+  const int64_t before = GrpcBytesOfThread();
   constexpr int64_t kBytes = 8 << 20;
   char* const copy = gpr_strdup(std::string(kBytes, 'x').c_str());
-  EXPECT_NEAR(static_cast<double>(GrpcBytes() - before), kBytes, 1 << 20);
+  EXPECT_NEAR(static_cast<double>(GrpcBytesOfThread() - before), kBytes, 1 << 20);
+  std::thread([] { EXPECT_EQ(GrpcBytesOfThread(), 0); }).join();
   gpr_free(copy);
-  EXPECT_NEAR(static_cast<double>(GrpcBytes() - before), 0, 1 << 20);
+  EXPECT_EQ(GrpcBytesOfThread(), before);
 }
 
 TEST_F(ConnectionAcceptorTest, ClosesOneWhenNoDescriptorIsLeft) {
