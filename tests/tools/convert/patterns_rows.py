@@ -27,6 +27,15 @@ def no_columns_assigned(g):
     g.output(g.binary("Mul", same, g.constant(np.array(2, np.float32))))
 
 
+def rows_that_squeeze_drops(g):
+    """Experts' sums by squeeze(), which takes a row that is alone, too; a product and a sum stay."""
+    x = g.input("x", g.random.randn(ADS, 1, 4).astype(np.float32))
+    flat = g.node("Squeeze", [x], x.array[:, 0])
+    weights = g.constant(g.random.randn(4, 3).astype(np.float32))
+    g.output(g.node("MatMul", [flat, weights], flat.array @ weights.array))
+    g.output(g.node("ReduceSum", [flat, g.ints(-1)], flat.array.sum(1, keepdims=True), keepdims=1))
+
+
 def slices_assigned(g):
     """x[:, 1:3] = y, x[:, :, 2] = 0.5 and x[:, 0:4:2, 1:3] = z, as PyTorch exports them."""
     x = g.input("x", g.random.randn(ADS, 4, 3).astype(np.float32))
@@ -667,8 +676,9 @@ def kept_by_expand(g):
     g.output(g.node("Expand", [x, size], np.repeat(x.array, 4, 1)))
 
 
-PATTERNS = [no_columns_assigned, known_places, as_many_entries_as_there_are, products_of_fields,
-            kept_by_expand, rows_that_a_mask_chooses, places_of_chosen_rows, best_steps_in_order,
+PATTERNS = [no_columns_assigned, rows_that_squeeze_drops, known_places,
+            as_many_entries_as_there_are, products_of_fields, kept_by_expand,
+            rows_that_a_mask_chooses, places_of_chosen_rows, best_steps_in_order,
             few_and_many_of_the_best, gates_of_the_best, entries_added_up,
             entries_of_constant_places, rows_sorted_and_back, order_sorted, last_step_of_a_length,
             steps_assigned, column_replaced, slices_assigned, columns_assigned_a_constant,

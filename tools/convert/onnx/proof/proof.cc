@@ -332,6 +332,13 @@ double NoiseOf(const Array& single, const Array& in_double) {
   return *middle;
 }
 
+// PyTorch's squeeze() drops the rows, too, where there is one.
+bool DropsAllOnes(const onnx::GraphProto& graph) {
+  return std::any_of(graph.node().begin(), graph.node().end(), [](const onnx::NodeProto& node) {
+    return node.op_type() == "Squeeze" && node.input_size() == 1 && node.attribute_size() == 0;
+  });
+}
+
 absl::StatusOr<Difference> Proof::DifferenceOf(const engine::Tensor& found, const Array& wanted,
                                                const Array* in_double) const {
   Sizes dims(found.dims.begin(), found.dims.end());
@@ -341,6 +348,10 @@ absl::StatusOr<Difference> Proof::DifferenceOf(const engine::Tensor& found, cons
   // What belongs to the user has one row here, and maybe as many as ads there.
   const bool repeated = dims.size() == want.size() && !dims.empty() && dims[0] == 1;
   if (repeated) dims[0] = want[0];
+  // Ours keeps its row.
+  if (dims.size() == want.size() + 1 && dims[0] == 1 && DropsAllOnes(model_.proto.graph())) {
+    want.insert(want.begin(), 1);
+  }
   if (dims != want) {
     return FailedPrecondition("has shape [", absl::StrJoin(dims, ", "), "], want [",
                               absl::StrJoin(want, ", "), "]");
@@ -431,13 +442,6 @@ absl::Status Proof::Compare(const Evaluator& evaluator, const Trial& trial,
         difference->found, difference->wanted, FirstDifferent(evaluator, trial)));
   }
   return absl::OkStatus();
-}
-
-// PyTorch's squeeze() drops the rows, too, where there is one.
-bool DropsAllOnes(const onnx::GraphProto& graph) {
-  return std::any_of(graph.node().begin(), graph.node().end(), [](const onnx::NodeProto& node) {
-    return node.op_type() == "Squeeze" && node.input_size() == 1 && node.attribute_size() == 0;
-  });
 }
 
 absl::Status Proof::RunTrial(const Evaluator& evaluator, const Trial& trial) {
