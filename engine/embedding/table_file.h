@@ -19,6 +19,8 @@ namespace ulfd::engine {
 
 inline constexpr size_t kTableAlign = 4096;           // Where sections begin.
 inline constexpr size_t kTableBlockBytes = 64 << 10;  // What has a checksum.
+// What a load reads as a whole, in about a tenth of a second; a larger file would keep it waiting.
+inline constexpr uint64_t kCheckedTableBytes = uint64_t{256} << 20;
 
 // The first bytes of a file, as they lie there; numbers are little-endian.
 struct TableFileHeader {
@@ -72,7 +74,7 @@ absl::StatusOr<bool> IsTableFile(const InputFile& file);
 absl::StatusOr<TableFileHeader> ReadTableHeader(const InputFile& file);
 
 // Maps a table file.  Reads the header and the displaced keys, a thousandth of all; the rest is
-// checked by VerifyTableFile alone.  A file of the same digest that is open already for the same
+// checked by the functions below alone.  A file of the same digest that is open already for the same
 // owner (LoadLimits), as by another version, is shared, and this one left alone.  Errors name the
 // file.
 absl::StatusOr<std::shared_ptr<const TableRows>> OpenTableFile(const InputFile& file);
@@ -80,6 +82,11 @@ absl::StatusOr<std::shared_ptr<const TableRows>> OpenTableFile(const InputFile& 
 // Calls `row` with every id and its row, until it fails; the order is that of the slots.
 absl::Status ForEachRow(const TableRows& rows,
                         absl::FunctionRef<absl::Status(int64_t id, const char* row)> row);
+
+// Reads all of the file and compares its checksums, before a load, unless it is larger than
+// kCheckedTableBytes, or open for the owner already (FindOpenTable), or no table file.  DATA_LOSS,
+// naming file and bytes.
+absl::Status CheckTableFile(const std::string& path);
 
 // Reads all of the file: checksums, whether each id is where lookups seek it, whether values are
 // finite.  `progress`: told bytes of those to read.  DATA_LOSS, naming file and byte or id.

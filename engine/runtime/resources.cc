@@ -11,6 +11,7 @@
 #include "base/text.h"
 #include "engine/directory/load_reason.h"
 #include "engine/embedding/config.h"
+#include "engine/embedding/table_file.h"
 #include "engine/embedding/table_overlay.h"
 #include "engine/stores/open_tier.h"
 
@@ -87,6 +88,7 @@ absl::StatusOr<std::shared_ptr<const EmbeddingTable>> FileResources::Open(const 
   } else {
     ASSIGN_OR_RETURN(const std::string full,
                      PathWithin(root_, graph_directory_, name, "table_name"));
+    RETURN_IF_ERROR(CheckTableFile(full));
     ASSIGN_OR_RETURN(table, EmbeddingTable::Load(name, full, options));
   }
   // To read a table file for its hash is what mapping saves.

@@ -114,6 +114,7 @@ class TablesTest(AdminDaemonTest):
                           (good[:20] + b"\x7f" + good[21:], "checksum of the header"),
                           (good[:8] + good[11:7:-1] + good[12:], "other byte order"),
                           (good[:12] + b"\3" + good[13:], "version 3, want 1 or 2"),
+                          (good[:4200] + bytes([good[4200] ^ 1]) + good[4201:], "bytes 4096 to "),
                           (wide, "dim")):
             with open(self.path(32), "wb") as file:
                 file.write(bad)

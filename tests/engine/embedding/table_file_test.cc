@@ -327,7 +327,7 @@ TEST_P(HostileTableFileTest, HeadersNeverReadBeyondTheFile) {
   EXPECT_GT(refused, tried * (GetParam() ? 7 : 8) / 10);  // Any number may be a first id.
 }
 
-TEST_P(HostileTableFileTest, VerifyFindsEveryFlippedBit) {
+TEST_P(HostileTableFileTest, EveryFlippedBitIsFound) {
   const std::string good =
       Content(MustWrite("t", GetParam() ? MakeConsecutive(-9, 300, 3) : MakeRows(300, 3)));
   std::mt19937 random(2);
@@ -335,9 +335,11 @@ TEST_P(HostileTableFileTest, VerifyFindsEveryFlippedBit) {
     std::string other = good;
     const size_t at = random() % good.size();
     other[at] ^= static_cast<char>(1 << random() % 8);
-    const absl::Status status = Verify(dir_.Write("damaged", other));
-    ASSERT_FALSE(status.ok()) << at;
-    EXPECT_THAT(status.message(), HasSubstr("damaged: ")) << at;
+    const std::string path = dir_.Write("damaged", other);
+    for (const absl::Status& status : {Verify(path), CheckTableFile(path)}) {
+      ASSERT_FALSE(status.ok()) << at;
+      EXPECT_THAT(status.message(), HasSubstr("damaged: ")) << at;
+    }
   }
   std::string other = good;
   other[kTableAlign + kTableBlockBytes / 2 % (good.size() - 2 * kTableAlign)] ^= 1;
@@ -367,6 +369,21 @@ TEST_F(TableFileTest, OneMappingForAllOfOneContent) {
   EXPECT_NE((*b)->missing_row(), nullptr);
   EXPECT_EQ((*a)->digest(), (*b)->digest());
   EXPECT_NE((*a)->digest(), (*c)->digest());
+}
+
+TEST_F(TableFileTest, WhatIsOpenOrNoTableFileIsNotChecked) {
+  const std::string path = MustWrite("t", MakeRows(100, 4));
+  EXPECT_TRUE(CheckTableFile(path).ok());
+  std::string other = Content(path);
+  other[kTableAlign] ^= 1;
+  const std::string damaged = dir_.Write("damaged", other);
+  EXPECT_EQ(CheckTableFile(damaged).code(), absl::StatusCode::kDataLoss);
+  {
+    const auto table = EmbeddingTable::Load("t", path, {});
+    EXPECT_TRUE(CheckTableFile(damaged).ok());  // Rows of the same digest are taken in its place.
+  }
+  EXPECT_FALSE(CheckTableFile(damaged).ok());
+  EXPECT_TRUE(CheckTableFile(dir_.Write("text", "1 0.5 0.5\n")).ok());
 }
 
 // Whoever may write one model's files can give a file another's header and rows of their own.
