@@ -142,10 +142,10 @@ HealthService::ServingStatus HealthService::StatusOf(const std::string& service)
 
 void HealthService::Refresh() {
   MutexLock lock(mu_);
-  // Without memory to look, watchers keep what they were told last.
-  WithinMemory([&] {
-    for (Watcher* watcher : watchers_) watcher->Notify(StatusOf(watcher->name()));
-  }).IgnoreError();
+  for (Watcher* watcher : watchers_) {
+    // Without memory to look, it keeps what it was told last.
+    WithinMemory([&] { watcher->Notify(StatusOf(watcher->name())); }).IgnoreError();
+  }
 }
 
 void HealthService::EndWatches() {
