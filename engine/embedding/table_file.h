@@ -74,9 +74,9 @@ absl::StatusOr<bool> IsTableFile(const InputFile& file);
 absl::StatusOr<TableFileHeader> ReadTableHeader(const InputFile& file);
 
 // Maps a table file.  Reads the header and the displaced keys, a thousandth of all; the rest is
-// checked by the functions below alone.  A file of the same digest that is open already for the same
-// owner (LoadLimits), as by another version, is shared, and this one left alone.  Errors name the
-// file.
+// checked by the functions below alone.  A file of the same digest that is open already for the
+// same owner (LoadLimits), as by another version, is shared, and this one left alone.  Errors name
+// the file.
 absl::StatusOr<std::shared_ptr<const TableRows>> OpenTableFile(const InputFile& file);
 
 // Calls `row` with every id and its row, until it fails; the order is that of the slots.
