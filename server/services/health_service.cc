@@ -127,13 +127,13 @@ HealthService::ServingStatus HealthService::StatusOf(const std::string& service)
   const auto status = [](bool serving) {
     return serving ? HealthCheckResponse::SERVING : HealthCheckResponse::NOT_SERVING;
   };
-  // To be told even where there is no memory to look further.
-  if (readiness_.draining()) return HealthCheckResponse::NOT_SERVING;
   if (service.empty() || absl::c_linear_search(services_, service)) {
     return status(readiness_.ServerReady());
   }
   absl::string_view name = service;
   if (!absl::ConsumePrefix(&name, "model/")) return HealthCheckResponse::SERVICE_UNKNOWN;
+  // To be told even where there is no memory to look further.
+  if (readiness_.draining()) return HealthCheckResponse::NOT_SERVING;
   const std::vector<ModelStatus> models = models_.List(std::string(name));
   if (name.empty() || models.empty()) return HealthCheckResponse::SERVICE_UNKNOWN;
   return status(absl::c_any_of(
