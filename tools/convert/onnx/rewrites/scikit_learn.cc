@@ -118,7 +118,8 @@ std::optional<Constant> ListOf(const Node& node, const std::string& name) {
   return IntConstant({static_cast<int64_t>(whole.size())}, values);
 }
 
-// A number for each key, and one for what is no key.
+// A number for each key, and one for what is no key.  Keys that are there twice are refused, as
+// runtimes disagree on which one counts.
 struct Labels {
   Constant keys, values;
   std::optional<Constant> otherwise;
@@ -193,7 +194,6 @@ bool EncodeIntegers(CompositeWriter& w, const Node& node, const Labels& labels) 
   return true;
 }
 
-// Of keys that are there twice runtimes disagree on which one counts.
 bool EncodeLabels(CompositeWriter& w, const Node& node) {
   std::optional<Constant> keys = ListOf(node, "keys"), values = ListOf(node, "values");
   if (!keys.has_value() || !values.has_value() || keys->elements() == 0 ||
