@@ -129,6 +129,7 @@ void ConnectionWatch::Meet(const std::vector<Connection>& connections) {
     State& state = states_[connection.peer];
     // A port that is used again.
     if (connection.read_bytes < state.bytes) state = State();
+    if (state.look == 0) state.first_look = look_;
     state.look = look_;
     unknown |= state.socket_id == 0;
   }
@@ -136,24 +137,26 @@ void ConnectionWatch::Meet(const std::vector<Connection>& connections) {
   if (unknown) FindSockets();
 }
 
-int64_t ConnectionWatch::Sum(Size size) const {
-  int64_t sum = 0;
-  for (const auto& [peer, state] : states_) sum += state.doomed ? 0 : size(state);
-  return sum;
-}
-
 void ConnectionWatch::Shrink(int64_t limit, Size size, const char* why,
                              std::vector<Verdict>& verdicts) {
-  for (int64_t sum = Sum(size); sum > limit;) {
-    std::pair<const std::string, State>* most = nullptr;
-    for (auto& entry : states_) {
-      if (entry.second.doomed) continue;
-      if (most == nullptr || size(entry.second) > size(most->second)) most = &entry;
-    }
-    if (most == nullptr) return;
-    sum -= size(most->second);
-    most->second.doomed = true;
-    verdicts.push_back({most->first, why});
+  using Entry = std::pair<const std::string, State>;
+  std::vector<std::pair<int64_t, Entry*>> holders;
+  int64_t sum = 0;
+  for (Entry& entry : states_) {
+    const int64_t own = entry.second.doomed ? 0 : size(entry.second);
+    if (own > 0) holders.emplace_back(own, &entry);
+    sum += own;
+  }
+  if (sum <= limit) return;
+  std::sort(holders.begin(), holders.end(), [](const auto& a, const auto& b) {
+    return std::pair(-a.first, a.second->second.first_look) <
+           std::pair(-b.first, b.second->second.first_look);
+  });
+  for (const auto& [own, entry] : holders) {
+    if (sum <= limit) return;
+    sum -= own;
+    entry->second.doomed = true;
+    verdicts.push_back({entry->first, why});
   }
 }
 
@@ -186,6 +189,8 @@ std::vector<ConnectionWatch::Verdict> ConnectionWatch::Look(
   };
   Shrink(limits_.all_streams, streams, "streams", verdicts);
   Shrink(2 * limits_.silent_bytes, silent, "silent", verdicts);
+  const auto handshakes = [](const State& state) { return int64_t{state.socket_id == 0}; };
+  Shrink(limits_.handshakes, handshakes, "handshakes", verdicts);
   return verdicts;
 }
 

@@ -1,12 +1,13 @@
 // ConnectionWatch: looks at open connections from time to time, and says which of them have to go:
 // those that take what no call of ours shows (streams that never become calls, messages without
-// end).
+// end, TLS handshakes that do not go on).
 // SPDX-License-Identifier: Apache-2.0
 #ifndef ULFD_SERVER_RPC_CONNECTION_WATCH_H_
 #define ULFD_SERVER_RPC_CONNECTION_WATCH_H_
 
 #include <chrono>
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <string>
 #include <vector>
@@ -27,6 +28,8 @@ struct WatchLimits {
   // In ten seconds, streams that ended without becoming a call: refused for their token, or reset
   // at once.  Those that became calls may be as many.
   int64_t lost_streams = 500;
+  // Connections that gRPC has no HTTP/2 for yet.
+  int64_t handshakes = std::numeric_limits<int64_t>::max();
 };
 
 // Those that TCP received and gRPC has read, so far; 0 if the system does not say.
@@ -41,7 +44,7 @@ class ConnectionWatch {
   };
   struct Verdict {
     std::string peer;
-    const char* why;  // "streams", "silent" or "refused".
+    const char* why;  // "streams", "silent", "handshakes" or "refused".
   };
   // `ledger` is borrowed.
   ConnectionWatch(const WatchLimits& limits, const CallLedger& ledger)
@@ -53,7 +56,7 @@ class ConnectionWatch {
  private:
   using Clock = std::chrono::steady_clock;
   struct State {
-    int64_t look = 0;                      // The last one.
+    int64_t first_look = 0, look = 0;      // The last one.
     int64_t last_change = 0;               // The last look at which bytes had come.
     intptr_t socket_id = 0;                // Of gRPC's channelz; 0: not found yet.
     int64_t calls = 0, message_bytes = 0;  // Received, at the last look.
@@ -69,9 +72,7 @@ class ConnectionWatch {
   void FindSockets();
   void ReadStreams(State& state) const;
   const char* Judge(const std::string& peer, State& state, Clock::time_point now) const;
-  // Of those that may stay.
-  int64_t Sum(Size size) const;
-  // Together too much: the largest goes, until it is not.
+  // Together too much: the largest goes, of equals the oldest, until it is not.
   void Shrink(int64_t limit, Size size, const char* why, std::vector<Verdict>& verdicts);
 
   const WatchLimits limits_;

