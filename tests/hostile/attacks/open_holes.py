@@ -9,7 +9,7 @@ OPEN = {
     "control: calls with 4 KiB of metadata", "resets asked for: HEADERS behind the end", "resets asked for: PRIORITY on itself",
     "resets asked for: PRIORITY of 4 bytes", "admin: indexed headers on many streams", "unix: indexed headers on many streams",
     "greetings with 20 calls", "unix: connections", "health watches on 20 connections",
-    # Connections that have not finished their handshake count only for the bytes that they sent.
+    # To begin and to close a connection with TLS takes gRPC 0.6 ms of a CPU.
     "TLS: hellos of 130 KB",
     "TLS: hellos of 130 KB announced",
     # Closing a connection that brings too much takes the calls that it has.
