@@ -288,6 +288,63 @@ def scalers_and_linear_models(g):
         g.output(label)
 
 
+def one_row_for_two_classes(g):
+    x = g.input("x", numbers(g, ADS, 4))
+    weights = g.random.randn(4).round(2)
+    score = (x.array.astype(float) @ weights + 0.25)[:, None]
+    g.domains[ML] = 1
+    for how, second in (("NONE", score), ("LOGISTIC", sigmoid(score))):
+        raw(g, "LinearClassifier", [x], None, domain=ML, classlabels_ints=[3, 8],
+            intercepts=[0.25], coefficients=[float(w) for w in weights], post_transform=how)
+        names = g.nodes[-1].output[:] = [g.fresh(), g.fresh()]
+        both = np.hstack([1 - second, second])
+        g.output(g.keep(Value(names[1], both.astype(np.float32), "ads")))
+        g.output(g.keep(Value(names[0], np.where(score[:, 0] > 0, 8, 3), "ads")))
+
+
+def support_vectors(g):
+    """Two classes and three, by votes of pairs; distances between features that lie far from 0."""
+    weights = g.random.randn(2, 6).round(2)
+    sizes, pairs = [1, 3, 2], [(0, 1), (0, 2), (1, 2)]
+    owner = np.repeat(np.arange(3), sizes)
+    for kind in ("LINEAR", "POLY", "SIGMOID", "RBF"):
+        far = np.float32(40 if kind == "RBF" else 0)
+        x, vectors = g.input(f"x{kind}", numbers(g, ADS, 3) + far), numbers(g, 6, 3) + far
+        a, v = x.array.astype(float), vectors.astype(float)
+        squares = ((a[:, None] - v) ** 2).sum(2)
+        kernel = {"LINEAR": a @ v.T, "POLY": (0.25 * a @ v.T - 0.5) ** 3, "RBF": np.exp(
+            -0.25 * squares), "SIGMOID": np.tanh(0.25 * a @ v.T - 0.5)}[kind]
+        given = {"kernel_type": kind, "support_vectors": [float(f) for f in vectors.ravel()],
+                 "kernel_params": [0.25, -0.5, 3.0]}
+        first = [float(f) for f in weights[0]]
+        two = (kernel @ weights[0] + 0.5)[:, None]
+        for one_class, found in ((0, two), (1, np.where(two > 0, 1, -1))):
+            call(g, ML, "SVMRegressor", [x], found, n_supports=6, coefficients=first, rho=[0.5],
+                 one_class=one_class, **given)
+        scores = [0.5, -0.25, 0.125] + np.stack([sum(
+            weights[j - 1 if o == i else i, k] * kernel[:, k]
+            for k, o in enumerate(owner) if o in (i, j)) for i, j in pairs], 1)
+        votes = np.zeros((ADS, 3))
+        for p, (i, j) in enumerate(pairs):
+            votes[np.arange(ADS), np.where(scores[:, p] > 0, i, j)] += 1
+        for vectors_of, rho, own, found, label in (
+                (sizes, [0.5, -0.25, 0.125], [float(f) for f in weights.ravel()], scores,
+                 votes.argmax(1)),
+                ([2, 4], [0.5], first, np.hstack([-two, two]), np.where(two[:, 0] > 0, 0, 1))):
+            raw(g, "SVMClassifier", [x], None, domain=ML, vectors_per_class=vectors_of, rho=rho,
+                coefficients=own, classlabels_ints=list(range(len(vectors_of))), **given)
+            names = g.nodes[-1].output[:] = [g.fresh(), g.fresh()]
+            g.output(g.keep(Value(names[1], found.astype(np.float32), "ads")))
+            g.output(g.keep(Value(names[0], label.astype(np.int64), "ads")))
+
+
+def probabilities_of_support_vectors(g):
+    x = g.input("x", numbers(g, ADS, 1))
+    call(g, ML, "SVMClassifier", [x], x.array, kernel_params=[1.0, 0.0, 3.0], rho=[0.0],
+         support_vectors=[1.0, 2.0], coefficients=[1.0, -1.0], vectors_per_class=[1, 1],
+         prob_a=[1.0], prob_b=[0.0], classlabels_ints=[0, 1])
+
+
 def forest(g, kind, outputs):
     """Random trees as attributes, and what leaves x's rows reach add up to."""
     lists = {"treeids": [], "nodeids": [], "featureids": [], "values": [], "modes": [],
@@ -423,6 +480,23 @@ def encoded_floats(g):
     call(g, ML, "OneHotEncoder", [x], np.trunc(x.array)[..., None] == [0, 2], cats_int64s=[0, 2])
 
 
+def encoded_whole_floats(g):
+    """Categories that are whole numbers, beside what is none of them."""
+    found = np.array([[0, 3.5], [-2, 61], [40, 1e30], [-1e9, 7], [-3, 2]], np.float32)
+    x = g.input("x", found)
+    keys = [-2.0, 0.0, 2.0, 7.0, 40.0, 60.0]
+    for key, values, default in (("floats", [0.5, 1.5, -2.0, 8.0, 4.0, 3.0], 9.0),
+                                 ("int64s", [5, 4, 3, 2, 1, 0], -7)):
+        of = dict(zip(keys, values))
+        g.domains[ML] = 1
+        array = np.vectorize(lambda v, of=of, d=default: of.get(float(v), d))(found)
+        label = raw(g, "LabelEncoder", [x], array.astype(
+            np.float32 if key == "floats" else np.int64), domain=ML, keys_floats=keys,
+            **{f"values_{key}": values, f"default_{key.rstrip('s')}": default})
+        g.output(label)
+    g.output(x)
+
+
 def labels_far_apart(g):
     ids = g.input("i", g.random.randint(0, 12, (ADS,)))
     call(g, ML, "LabelEncoder", [ids], ids.array, keys_int64s=[1, 1 << 40], values_floats=[1.0, 2.0])
@@ -471,11 +545,13 @@ def norms_and_choices(g):
 PATTERNS = [fused_activations, fused_products, rows_behind_steps, fused_norms, root_mean_square,
             fused_attention, padded_attention, attention_of_set_23, turned_by_places,
             quantised_weights, scales_of_integers, quantised_activations, encoded_labels,
-            encoded_floats, scalers_and_linear_models, trees, trees_of_set_5, encoders,
+            encoded_floats, encoded_whole_floats, scalers_and_linear_models,
+            one_row_for_two_classes, support_vectors, trees, trees_of_set_5, encoders,
             labels_of_classes, maps, norms_and_choices]
 REFUSED = [(quantised_by_the_request, "as it was before it was quantised"),
            (scales_of_nothing, "DequantizeLinear"),
            (labels_far_apart, "labels that are integers"),
            (trees_with_a_cycle, "with a cycle"),
+           (probabilities_of_support_vectors, "export the decision function"),
            (transformed_regression, "without post_transform"),
            (unknown_fusion, "convert the model that it was made of")]

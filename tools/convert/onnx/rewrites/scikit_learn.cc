@@ -18,9 +18,41 @@
 #include "tools/convert/onnx/rewrites/composite_writer.h"
 
 namespace ulfd::convert {
-namespace {
 
 using Node = onnx::NodeProto;
+
+std::string TimesRows(CompositeWriter& w, const Node& node, const std::string& x,
+                      const std::vector<float>& matrix, int64_t rows) {
+  const auto count = static_cast<int64_t>(matrix.size());
+  const std::string of_rows =
+      w.Make(node, "Reshape", {w.Floats(x, matrix), w.Integers(x, {rows, count / rows})});
+  return w.Make(node, "MatMul", {x, w.Transposed(node, of_rows, {1, 0})});
+}
+
+std::string SideBySide(CompositeWriter& w, const Node& node, const std::string& first,
+                       const std::string& second) {
+  const std::string both = w.Fresh(node.output(0));
+  SetInt(w.Add(node, "Concat", {first, second}, both), "axis", 1);
+  return both;
+}
+
+void AddLabels(CompositeWriter& w, const Node& node, const std::string& scores,
+               const std::vector<int64_t>& labels) {
+  if (labels.empty()) return;
+  const std::string best = w.Fresh(node.output(0));
+  Node& most = w.Add(node, "ArgMax", {scores}, best);
+  SetInt(most, "axis", 1);
+  SetInt(most, "keepdims", 0);
+  w.Add(node, "Gather", {w.Integers(best, labels), best}, node.output(0));
+}
+
+bool AddRegression(CompositeWriter& w, const Node& node, const std::string& scores) {
+  if (scores.empty() || StringAttribute(node, "post_transform", "NONE") != "NONE") return false;
+  w.Add(node, "Identity", {scores}, node.output(0));
+  return true;
+}
+
+namespace {
 
 // Labels of a tree ensemble.
 int64_t ClassesOf(const Node& node) {
@@ -162,15 +194,17 @@ bool EncodeFloats(CompositeWriter& w, const Node& node, const Labels& labels) {
   return true;
 }
 
+constexpr int64_t kMostIds = 1 << 20;
+
 // Integers that are looked up in a list from the least key to the largest, with the default where
 // there is no key, and on either side.
-bool EncodeIntegers(CompositeWriter& w, const Node& node, const Labels& labels) {
-  constexpr int64_t kMost = 1 << 20;
+bool EncodeIntegers(CompositeWriter& w, const Node& node, const Labels& labels,
+                    const std::string& x, int64_t room) {
   const absl::StatusOr<std::vector<int64_t>> keys = labels.keys.ToInts();
   if (!keys.ok()) return false;
   const auto range = std::minmax_element(keys->begin(), keys->end());
   const int64_t least = *range.first, most = *range.second;
-  if (least < -kMost || most > kMost || most - least >= kMost) return false;
+  if (least < -kMostIds || most > kMostIds || most - least >= room) return false;
   const auto places = static_cast<size_t>(most - least + 3);
   if (std::set<int64_t>(keys->begin(), keys->end()).size() != keys->size()) return false;
   const auto spread = [&](auto none, auto value) {
@@ -187,11 +221,35 @@ bool EncodeIntegers(CompositeWriter& w, const Node& node, const Labels& labels) 
           ? w.Floats(out, spread(labels.OtherFloat(node), [&](int64_t i) { return values.f32(i); }))
           : w.Integers(out, spread(labels.OtherInt(node),
                                    [&](int64_t i) { return values.dim(i).value(); }));
-  std::string at = w.Make(node, "Sub", {node.input(0), w.Integers(out, {least - 1})});
+  std::string at = w.Make(node, "Sub", {x, w.Integers(out, {least - 1})});
   at = w.Make(node, "Max", {at, w.Integers(out, {0})});
   at = w.Make(node, "Min", {at, w.Integers(out, {static_cast<int64_t>(places) - 1})});
   w.Add(node, "Gather", {list, at}, out);
   return true;
+}
+
+// Floats whose keys are integers: what is none takes the place before the least key.
+bool EncodeWholeFloats(CompositeWriter& w, const Node& node, const Labels& labels) {
+  constexpr int64_t kMostComputed = 4000;  // Places that are computed, not ids.
+  constexpr float kExact = 1 << 24;
+  const absl::StatusOr<std::vector<float>> keys = labels.keys.ToFloats(),
+                                           values = labels.values.ToFloats();
+  const auto none = [](const auto& list, auto is) {
+    return !list.ok() || std::any_of(list->begin(), list->end(), [&](float v) { return !is(v); });
+  };
+  const auto is_key = [](float key) {
+    return std::abs(key) <= float{kMostIds} && std::trunc(key) == key;
+  };
+  if (none(keys, is_key) || none(values, [](float value) { return std::abs(value) <= kExact; })) {
+    return false;
+  }
+  const std::string& x = node.input(0);
+  const std::string whole = w.Make(node, "Equal", {w.Make(node, "Round", {x}), x});
+  const float before = *std::min_element(keys->begin(), keys->end()) - 1;
+  const std::string some = w.Make(node, "Where", {whole, x, w.Number(x, before)});
+  const std::string ids = w.Fresh(some);
+  SetInt(w.Add(node, "Cast", {some}, ids), "to", onnx::TensorProto::INT64);
+  return EncodeIntegers(w, node, labels, ids, kMostComputed);
 }
 
 bool EncodeLabels(CompositeWriter& w, const Node& node) {
@@ -205,7 +263,10 @@ bool EncodeLabels(CompositeWriter& w, const Node& node) {
       (labels.otherwise->elements() != 1 || labels.otherwise->is_float != labels.values.is_float)) {
     return false;
   }
-  return labels.keys.is_float ? EncodeFloats(w, node, labels) : EncodeIntegers(w, node, labels);
+  if (!labels.keys.is_float) {
+    return EncodeIntegers(w, node, labels, node.input(0), kMostIds);
+  }
+  return EncodeWholeFloats(w, node, labels) || EncodeFloats(w, node, labels);
 }
 
 // x * coefficients + intercepts; empty: they do not fit.
@@ -218,9 +279,7 @@ std::string Linear(CompositeWriter& w, const Node& node, int64_t outputs) {
     return "";
   }
   const std::string x = w.Float(node, node.input(0));
-  const std::string rows =
-      w.Make(node, "Reshape", {w.Floats(x, weights), w.Integers(x, {outputs, count / outputs})});
-  const std::string product = w.Make(node, "MatMul", {x, w.Transposed(node, rows, {1, 0})});
+  const std::string product = TimesRows(w, node, x, weights, outputs);
   return bias.empty() ? product : w.Make(node, "Add", {product, w.Floats(x, bias)});
 }
 
@@ -233,25 +292,22 @@ bool AddTransformed(CompositeWriter& w, const Node& node, const std::string& sco
   return how == "NONE" || how == "LOGISTIC" || how == "SOFTMAX";
 }
 
-// Runtimes disagree on what else becomes of a regression's sums.
-bool AddRegression(CompositeWriter& w, const Node& node, const std::string& scores) {
-  if (scores.empty() || StringAttribute(node, "post_transform", "NONE") != "NONE") return false;
-  w.Add(node, "Identity", {scores}, node.output(0));
-  return true;
-}
-
 bool LinearRegressor(CompositeWriter& w, const Node& node) {
   return AddRegression(w, node, Linear(w, node, IntAttribute(node, "targets", 1)));
 }
 
-void AddLabels(CompositeWriter& w, const Node& node, const std::string& scores,
-               const std::vector<int64_t>& labels) {
-  if (labels.empty()) return;
-  const std::string best = w.Fresh(node.output(0));
-  Node& most = w.Add(node, "ArgMax", {scores}, best);
-  SetInt(most, "axis", 1);
-  SetInt(most, "keepdims", 0);
-  w.Add(node, "Gather", {w.Integers(best, labels), best}, node.output(0));
+// Of two classes a row of coefficients tells the second, where it is above 0; the first has what
+// is left of 1.
+bool OneRowOfTwo(CompositeWriter& w, const Node& node, const std::vector<int64_t>& labels) {
+  const std::string score = Linear(w, node, 1);
+  const std::string how = StringAttribute(node, "post_transform", "NONE");
+  if (score.empty() || (how != "NONE" && how != "LOGISTIC")) return false;
+  AddLabels(w, node, SideBySide(w, node, w.Make(node, "Neg", {score}), score), labels);
+  if (node.output_size() < 2) return true;
+  const std::string second = how == "NONE" ? score : w.Make(node, "Sigmoid", {score});
+  const std::string first = w.Make(node, "Sub", {w.Number(score, 1), second});
+  w.Add(node, "Identity", {SideBySide(w, node, first, second)}, node.output(1));
+  return true;
 }
 
 bool LinearClassifier(CompositeWriter& w, const Node& node) {
@@ -259,8 +315,12 @@ bool LinearClassifier(CompositeWriter& w, const Node& node) {
   const onnx::AttributeProto* const names = FindAttribute(node, "classlabels_strings");
   const int64_t classes = names != nullptr && labels.empty() ? names->strings_size()
                                                              : static_cast<int64_t>(labels.size());
+  if (labels.empty() && w.IsRead(node.output(0))) return false;
+  if (classes == 2 && FloatsAttribute(node, "intercepts").size() == 1) {
+    return OneRowOfTwo(w, node, labels);
+  }
   const std::string scores = Linear(w, node, classes);
-  if (scores.empty() || (labels.empty() && w.IsRead(node.output(0)))) return false;
+  if (scores.empty()) return false;
   AddLabels(w, node, scores, labels);
   return node.output_size() < 2 || AddTransformed(w, node, scores, node.output(1));
 }
@@ -303,8 +363,7 @@ bool BinaryTrees(CompositeWriter& w, const Node& node, const std::vector<int64_t
   if (how == "LOGISTIC" && positive) return false;
   const std::string other =
       positive ? w.Make(node, "Sub", {w.Number(score, 1), score}) : w.Make(node, "Neg", {score});
-  const std::string both = w.Fresh(score);
-  SetInt(w.Add(node, "Concat", {other, score}, both), "axis", 1);
+  const std::string both = SideBySide(w, node, other, score);
   AddLabels(w, node, both, labels);
   return node.output_size() < 2 || AddTransformed(w, node, both, node.output(1));
 }
