@@ -201,6 +201,28 @@ TEST_F(OnnxTest, MapsOfLabelsAreTheMatrixOfTheirScores) {
   EXPECT_THAT(report->outputs, ElementsAre("y [ads, 2]"));
 }
 
+// Labels of scikit-learn's classifiers; the labels are a list in the file or in the node.
+TEST_F(OnnxTest, StringsBesideScoresAreLeftOut) {
+  const std::string classes =
+      "initializer { name: 'names' data_type: 8 dims: 2 string_data: ['no', 'yes'] }"
+      "node { op_type: 'ArgMax' input: 'x' output: 'best'"
+      "  attribute { name: 'axis' type: INT i: 1 } }"
+      "node { op_type: 'ArrayFeatureExtractor' domain: 'ai.onnx.ml' input: ['names', 'best']"
+      "  output: 'label' }";
+  const std::string label =
+      "output { name: 'label' type { tensor_type { elem_type: 8 shape { dim { } } } } }";
+  const auto report = ConvertOnnx(
+      dir_.Write("names.onnx", Model(X({"ads", "2"}) + label + Out({"ads", "2"}) + classes +
+                                     "node { op_type: 'Relu' input: 'x' output: 'y' }")
+                                   .SerializeAsString()),
+      dir_.File("names/1"), {});
+  ASSERT_TRUE(report.ok()) << report.status();
+  EXPECT_THAT(report->outputs, ElementsAre("y [ads, 2]"));
+  EXPECT_THAT(report->notes,
+              Contains("output \"label\" is left out: it is strings, which ULF lacks"));
+  EXPECT_THAT(Error(Model(X({"ads", "2"}) + label + classes)), HasSubstr("STRING"));
+}
+
 TEST_F(OnnxTest, EveryNodeWithoutConverterIsListed) {
   EXPECT_EQ(Error(Model(X({"ads", "4"}) + Out({"ads", "4"}) +
                         "node { name: 'n1' op_type: 'Bernoulli' input: 'x' output: 'a' }"
@@ -895,6 +917,20 @@ TEST_F(OnnxTest, StatedRowsOfAdsMayBeANumberInTheModel) {
   }
 }
 
+TEST_F(OnnxTest, RowsOfAllInputsAndOutputsAreTheAds) {
+  const auto report = ConvertOnnx(
+      dir_.Write("m.onnx", Model(X({"8", "4"}) + Out({"8", "2", "2"}) +
+                                 "initializer { name: 'to' data_type: 7 dims: 3"
+                                 "  int64_data: [8, 2, 2] }"
+                                 "node { op_type: 'Reshape' input: ['x', 'to'] output: 'y' }")
+                               .SerializeAsString()),
+      dir_.File("all/1"), {});
+  ASSERT_TRUE(report.ok()) << report.status();
+  EXPECT_THAT(report->outputs, ElementsAre("y [ads, 2, 2]"));
+  EXPECT_THAT(report->notes,
+              Contains("the 8 rows that all inputs and outputs have are as many as a request has"));
+}
+
 TEST_F(OnnxTest, LevelsComeFromNamesAndFlags) {
   const std::string relu = "node { op_type: 'Relu' input: 'x' output: 'y' }";
   const auto taken = ConvertOnnx(
@@ -904,7 +940,7 @@ TEST_F(OnnxTest, LevelsComeFromNamesAndFlags) {
   EXPECT_THAT(taken->outputs, ElementsAre("y [ads, 4]"));
   EXPECT_THAT(taken->notes, Contains("the leading dimension \"rows\" of input \"x\" is taken for "
                                      "the ads: --user_inputs says otherwise"));
-  EXPECT_EQ(Error(Model(X({"64", "4"}) + Out({"64", "4"}) + relu)),
+  EXPECT_EQ(Error(Model(X({"64", "4"}) + Out({"ads", "4"}) + relu)),
             "m.onnx: input \"x\": leading dimension 64, want one with a name (PyTorch: "
             "dynamic_axes) or 1 for the user; --ad_inputs takes it for the ads'");
   EXPECT_EQ(Error(Model(X({"ads", "4"}) + Out({"ads", "4"}) + relu), {.user_inputs = {"z"}}),

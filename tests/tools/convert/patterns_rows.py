@@ -36,6 +36,30 @@ def rows_that_squeeze_drops(g):
     g.output(g.node("ReduceSum", [flat, g.ints(-1)], flat.array.sum(1, keepdims=True), keepdims=1))
 
 
+def example_without_dynamic_axes(g):
+    """Exported without dynamic axes: sizes, a row of constants and a state of as many rows."""
+    g.rows = ADS
+    x, y = (g.input(n, g.random.randn(ADS, 12).astype(np.float32)) for n in "xy")
+    steps = g.node("Reshape", [x, g.ints(ADS, 3, 4)], x.array.reshape(ADS, 3, 4))
+    first = g.constant(np.repeat(g.random.randn(1, 1, 4).astype(np.float32), ADS, 0))
+    steps = g.node("Concat", [first, steps], np.concatenate([first.array, steps.array], 1), axis=1)
+    place = g.constant(np.repeat(g.random.randn(1, 4, 4).astype(np.float32), ADS, 0))
+    steps = g.node("Add", [steps, place], steps.array + place.array)
+    merged = g.node("Reshape", [steps, g.ints(ADS * 4, 4)], steps.array.reshape(-1, 4))
+    weight = g.constant(g.random.randn(4, 2).astype(np.float32))
+    product = g.node("MatMul", [merged, weight], merged.array @ weight.array)
+    flat = g.node("Reshape", [product, g.ints(ADS, -1)], product.array.reshape(ADS, -1))
+    column = g.node("Reshape", [y, g.ints(ADS, 1, 12)], y.array[:, None])
+    wide = g.node("Expand", [column, g.ints(ADS, 8, 12)], np.repeat(column.array, 8, 1))
+    g.output(g.node("MatMul", [flat, wide], flat.array @ wide.array))
+    behind = g.node("Transpose", [steps], steps.array.transpose(1, 0, 2), perm=[1, 0, 2])
+    heads = behind.array.reshape(4, ADS * 2, 2)
+    heads = g.node("Reshape", [behind, g.ints(4, ADS * 2, 2)], heads)
+    heads = g.node("Transpose", [heads], heads.array.transpose(1, 0, 2), perm=[1, 0, 2])
+    heads = g.node("ReduceMax", [heads], heads.array.max(1), axes=[1], keepdims=0)
+    g.output(g.node("Reshape", [heads, g.ints(ADS, 4)], heads.array.reshape(ADS, 4)))
+
+
 def slices_assigned(g):
     """x[:, 1:3] = y, x[:, :, 2] = 0.5 and x[:, 0:4:2, 1:3] = z, as PyTorch exports them."""
     x = g.input("x", g.random.randn(ADS, 4, 3).astype(np.float32))
@@ -676,7 +700,7 @@ def kept_by_expand(g):
     g.output(g.node("Expand", [x, size], np.repeat(x.array, 4, 1)))
 
 
-PATTERNS = [no_columns_assigned, rows_that_squeeze_drops, known_places,
+PATTERNS = [example_without_dynamic_axes, no_columns_assigned, rows_that_squeeze_drops, known_places,
             as_many_entries_as_there_are, products_of_fields, kept_by_expand,
             rows_that_a_mask_chooses, places_of_chosen_rows, best_steps_in_order,
             few_and_many_of_the_best, gates_of_the_best, entries_added_up,

@@ -37,6 +37,7 @@ class Graph:
         self.opset = opset
         self.nodes, self.inputs, self.initializers, self.values, self.outputs = [], [], [], [], []
         self.arrays, self.user_inputs = {}, []
+        self.rows = "ads"  # Or ADS: an export without dynamic axes.
         self.domains = {}  # Beside ONNX's own: their versions.
         self.count = 0
 
@@ -45,7 +46,7 @@ class Graph:
         return f"{base}{self.count}"
 
     def input(self, name, array, rows="ads"):
-        dims = ["ads" if rows == "ads" else 1, *array.shape[1:]]
+        dims = [self.rows if rows == "ads" else 1, *array.shape[1:]]
         self.inputs.append(helper.make_tensor_value_info(name, TYPES[array.dtype], dims))
         self.arrays[name] = array
         return self.keep(Value(name, array, rows))
@@ -100,7 +101,7 @@ class Graph:
 
     def save(self, path):
         infos = [helper.make_tensor_value_info(
-            name, TensorProto.FLOAT, ["ads", *value.array.shape[1:]])
+            name, TensorProto.FLOAT, [self.rows, *value.array.shape[1:]])
             for name, value in self.outputs]
         graph = helper.make_graph(self.nodes, "g", self.inputs, infos, self.initializers)
         sets = {**self.domains, "": self.opset}

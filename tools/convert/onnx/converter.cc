@@ -50,6 +50,7 @@ class OnnxConverter {
         graph_(builder_, model.opset),
         features_(proto_, inputs_, graph_) {
     report_.source = absl::StrCat("ONNX model ", source_, " (operator set ", model.opset, ")");
+    report_.notes = model.notes;
   }
 
   absl::StatusOr<ConvertedModel> Convert() {
@@ -78,6 +79,10 @@ class OnnxConverter {
     if (report_.user_inputs.empty()) {
       report_.notes.push_back(
           "no input is the user's: --user_inputs or --schema says what all ads of a request share");
+    }
+    if (report_.ad_inputs.empty()) {
+      report_.notes.push_back(
+          "no input is the ads', whose rows an export of one example does not show: --ad_inputs");
     }
     const auto is_half = [&](const onnx::NodeProto& node) {
       return node.output_size() > 0 && graph_.TypeOf(node.output(0)) == onnx::TensorProto::FLOAT16;
@@ -589,7 +594,7 @@ absl::StatusOr<Conversion> TranslateWithinBudget(const OnnxModel& model,
 
 absl::StatusOr<Report> ConvertOnnx(const std::string& model_path, const std::string& out,
                                    const ConvertOptions& options) {
-  ASSIGN_OR_RETURN(const OnnxModel model, ReadOnnx(model_path, options.dims, options.ad_inputs));
+  ASSIGN_OR_RETURN(const OnnxModel model, ReadOnnx(model_path, options));
   ASSIGN_OR_RETURN(Conversion conversion, TranslateWithinBudget(model, options, model_path));
   Report& report = conversion.report;
   const auto finish = [&](const engine::Model& loaded) -> absl::StatusOr<std::string> {

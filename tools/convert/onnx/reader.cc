@@ -296,28 +296,93 @@ bool IsAsOldest(const onnx::GraphProto& graph, int64_t opset) {
   });
 }
 
-// Rows that are stated to be the ads' are as many as a request has, whatever the export's example
-// had.  What the exporter says of shapes behind them is not so, then.
-void FreeRows(const std::vector<std::string>& ad_inputs, onnx::GraphProto& graph) {
-  bool freed = false;
+int64_t RowsOf(const onnx::ValueInfoProto& value) {
+  const auto& shape = value.type().tensor_type().shape();
+  return shape.dim_size() > 0 ? shape.dim(0).dim_value() : 0;
+}
+
+// The rows of the export's example, if all inputs and outputs have as many, above 1; 0: they do
+// not.
+int64_t SharedRows(const std::vector<onnx::ValueInfoProto*>& inputs,
+                   const onnx::GraphProto& graph) {
+  const int64_t rows = inputs.empty() ? 0 : RowsOf(*inputs[0]);
+  const bool all =
+      absl::c_all_of(inputs, [&](const auto* input) { return RowsOf(*input) == rows; }) &&
+      absl::c_all_of(graph.output(), [&](const auto& output) { return RowsOf(output) == rows; });
+  return all && rows > 1 ? rows : 0;
+}
+
+// Rows that are the ads' are as many as a request has, whatever the export's example had.  What the
+// exporter says of shapes behind them is not so, then.
+void FreeRows(const ConvertOptions& options, OnnxModel& model) {
+  onnx::GraphProto& graph = *model.proto.mutable_graph();
+  std::set<std::string> constants;
+  for (const onnx::TensorProto& tensor : graph.initializer()) constants.insert(tensor.name());
+  std::vector<onnx::ValueInfoProto*> inputs;
   for (onnx::ValueInfoProto& input : *graph.mutable_input()) {
-    const auto& shape = input.type().tensor_type().shape();
-    if (shape.dim_size() == 0 || !shape.dim(0).has_dim_value()) continue;
-    if (!absl::c_linear_search(ad_inputs, input.name())) continue;
-    input.mutable_type()->mutable_tensor_type()->mutable_shape()->mutable_dim(0)->set_dim_param(
-        "ads");
-    freed = true;
+    if (!constants.contains(input.name())) inputs.push_back(&input);
   }
-  if (!freed) return;
+  int64_t rows = SharedRows(inputs, graph);
+  if (rows > 0) {
+    model.notes.push_back(absl::StrCat("the ", rows, " rows that all inputs and outputs have are ",
+                                       "as many as a request has"));
+  } else {
+    std::erase_if(inputs, [&](const onnx::ValueInfoProto* input) {
+      return RowsOf(*input) == 0 || !absl::c_linear_search(options.ad_inputs, input->name());
+    });
+    if (inputs.empty()) return;
+    rows = RowsOf(*inputs[0]);
+  }
+  std::vector<std::string> users, names;  // The ads' rows count where both meet.
+  for (onnx::ValueInfoProto* const input : inputs) {
+    input->mutable_type()->mutable_tensor_type()->mutable_shape()->mutable_dim(0)->set_dim_param(
+        "ads");
+    const bool user = absl::c_linear_search(options.user_inputs, input->name());
+    (user ? users : names).push_back(input->name());
+  }
   graph.clear_value_info();
   for (onnx::ValueInfoProto& output : *graph.mutable_output()) {
     if (output.type().tensor_type().shape().dim_size() == 0) continue;
     output.mutable_type()->mutable_tensor_type()->mutable_shape()->mutable_dim(0)->clear_value();
   }
+  users.insert(users.end(), names.begin(), names.end());
+  FollowRows(graph, model.opset, rows, users);
 }
 
-absl::Status Complete(const std::string& directory, const std::map<std::string, int64_t>& dims,
-                      const std::vector<std::string>& ad_inputs, OnnxModel& model) {
+// Labels are strings for some exporters; beside them are scores.
+void DropStrings(OnnxModel& model) {
+  onnx::GraphProto& graph = *model.proto.mutable_graph();
+  const auto is_string = [](const onnx::ValueInfoProto& output) {
+    return output.type().tensor_type().elem_type() == onnx::TensorProto::STRING;
+  };
+  if (absl::c_all_of(graph.output(), is_string)) return;
+  google::protobuf::RepeatedPtrField<onnx::ValueInfoProto> outputs;
+  for (onnx::ValueInfoProto& output : *graph.mutable_output()) {
+    if (is_string(output)) {
+      model.notes.push_back(absl::StrCat("output \"", output.name(),
+                                         "\" is left out: it is strings, which ULF lacks"));
+    } else {
+      outputs.Add()->Swap(&output);
+    }
+  }
+  graph.mutable_output()->Swap(&outputs);
+  if (model.notes.empty()) return;
+  DropUnread(graph);
+  std::set<std::string> read;
+  for (const onnx::NodeProto& node : graph.node()) {
+    read.insert(node.input().begin(), node.input().end());
+  }
+  google::protobuf::RepeatedPtrField<onnx::TensorProto> constants;
+  for (onnx::TensorProto& tensor : *graph.mutable_initializer()) {
+    const bool labels =
+        tensor.data_type() == onnx::TensorProto::STRING && !read.contains(tensor.name());
+    if (!labels) constants.Add()->Swap(&tensor);
+  }
+  graph.mutable_initializer()->Swap(&constants);
+}
+
+absl::Status Complete(const std::string& directory, const ConvertOptions& options,
+                      OnnxModel& model) {
   for (const onnx::OperatorSetIdProto& set : model.proto.opset_import()) {
     if (set.domain().empty() || set.domain() == "ai.onnx") model.opset = set.version();
   }
@@ -340,13 +405,14 @@ absl::Status Complete(const std::string& directory, const std::map<std::string, 
   }
   RETURN_IF_ERROR(CheckNames(model.proto.graph()));
   NameFirstOutputs(*model.proto.mutable_graph());
+  DropStrings(model);
   SkipCopies(*model.proto.mutable_graph());
   ReadIdioms(*model.proto.mutable_graph(), model.opset);
   WriteComposites(*model.proto.mutable_graph(), model.opset);
   WritePlainly(*model.proto.mutable_graph(), model.opset);
   NameDims(*model.proto.mutable_graph());
-  RETURN_IF_ERROR(SetDims(dims, *model.proto.mutable_graph()));
-  FreeRows(ad_inputs, *model.proto.mutable_graph());
+  RETURN_IF_ERROR(SetDims(options.dims, *model.proto.mutable_graph()));
+  FreeRows(options, model);
   RETURN_IF_ERROR(CheckStructure(model.proto, model.opset));
   model.inferred = model.opset <= kLibrarySet && model.proto.ir_version() <= kLibraryFormat &&
                    Infer(model.proto);
@@ -355,9 +421,7 @@ absl::Status Complete(const std::string& directory, const std::map<std::string, 
 
 }  // namespace
 
-absl::StatusOr<OnnxModel> ReadOnnx(const std::string& path,
-                                   const std::map<std::string, int64_t>& dims,
-                                   const std::vector<std::string>& ad_inputs) {
+absl::StatusOr<OnnxModel> ReadOnnx(const std::string& path, const ConvertOptions& options) {
   ASSIGN_OR_RETURN(const std::string bytes, ReadFile(path, kMaxFileBytes));
   OnnxModel model;
   if (!ParseBounded(bytes, model.proto) || !model.proto.has_graph()) {
@@ -365,7 +429,7 @@ absl::StatusOr<OnnxModel> ReadOnnx(const std::string& path,
   }
   const std::filesystem::path parent = std::filesystem::path(path).parent_path();
   const std::string directory = parent.empty() ? "." : parent.string();
-  RETURN_IF_ERROR(Annotate(Complete(directory, dims, ad_inputs, model), path));
+  RETURN_IF_ERROR(Annotate(Complete(directory, options, model), path));
   return model;
 }
 

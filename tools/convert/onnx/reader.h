@@ -4,18 +4,17 @@
 #ifndef ULFD_TOOLS_CONVERT_ONNX_READER_H_
 #define ULFD_TOOLS_CONVERT_ONNX_READER_H_
 
-#include <cstdint>
-#include <map>
 #include <string>
-#include <vector>
 
 #include "absl/status/statusor.h"
+#include "tools/convert/convert.h"
 #include "tools/convert/onnx/model/onnx_model.h"
 
 namespace ulfd::convert {
 
 // Reads `path`, gives the symbolic dimensions in `dims` their numbers and the leading ones of
-// `ad_inputs` a name, and checks the model.
+// `ad_inputs` a name, or all of them where they and those of the outputs are one number above 1,
+// and checks the model.  Outputs that are strings are left out.
 // INVALID_ARGUMENT for:
 // - a truncated file; a graph without order;
 // - an initializer whose external data is missing, outside the model's directory, or of another
@@ -24,9 +23,7 @@ namespace ulfd::convert {
 // - a name that is made twice, or read before it is made;
 // - a name of `dims` that no input has.
 // RESOURCE_EXHAUSTED for a file above 2 GiB, protobuf's limit.
-absl::StatusOr<OnnxModel> ReadOnnx(const std::string& path,
-                                   const std::map<std::string, int64_t>& dims,
-                                   const std::vector<std::string>& ad_inputs);
+absl::StatusOr<OnnxModel> ReadOnnx(const std::string& path, const ConvertOptions& options);
 
 }  // namespace ulfd::convert
 

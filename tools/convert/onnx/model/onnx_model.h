@@ -4,6 +4,8 @@
 #define ULFD_TOOLS_CONVERT_ONNX_MODEL_ONNX_MODEL_H_
 
 #include <cstdint>
+#include <string>
+#include <vector>
 
 #include "onnx/onnx_pb.h"
 
@@ -15,7 +17,8 @@ struct OnnxModel {
   bool inferred = false;
   // Rows that a mask chooses stay where they are (KeepAllRows).
   bool keeps_rows = false;
-  int64_t opset = 0;  // Of the domain "ai.onnx".
+  int64_t opset = 0;               // Of the domain "ai.onnx".
+  std::vector<std::string> notes;  // What was read otherwise than it was written.
 };
 
 }  // namespace ulfd::convert
