@@ -274,7 +274,7 @@ absl::Status PoolFeatures(absl::Span<const FeatureJob> jobs, void* scratch, size
   }
   // Before what is said of rows that a damaged file lacks.
   for (const FeatureJob& job : jobs) {
-    absl::Status damage = job.table->Check();
+    absl::Status damage = job.table->CheckRead(job.input.ids);
     if (damage.ok()) continue;
     *failed = static_cast<size_t>(&job - jobs.data());
     return damage;

@@ -76,6 +76,18 @@ bool EmbeddingTable::SetMissingRow() {
   return missing_row_ != nullptr;
 }
 
+absl::Status EmbeddingTable::CheckRead(absl::Span<const int64_t> ids) const {
+  if (Check().ok()) return absl::OkStatus();
+  const auto check = [this](int64_t id) {
+    if (overlay_ != nullptr && overlay_->Find(id) != nullptr) return absl::OkStatus();
+    return Annotate(rows_->file->CheckRead(rows_->Slot(rows_->SlotOf(id)), rows_->slot_bytes),
+                    "id ", id);
+  };
+  if (missing_keys() == MissingKeys::kDefaultRow) RETURN_IF_ERROR(check(default_id()));
+  for (const int64_t id : ids) RETURN_IF_ERROR(check(id));
+  return absl::OkStatus();
+}
+
 const void* EmbeddingTable::OverlayRow(int64_t id) const { return overlay_->Find(id); }
 
 absl::StatusOr<std::unique_ptr<const EmbeddingTable>> EmbeddingTable::Load(

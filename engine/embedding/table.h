@@ -208,11 +208,13 @@ class EmbeddingTable {
   }
   // Tells contents of files and stores apart; empty for rows that come from none.
   const std::string& digest() const { return rows_->digest; }
-  // DATA_LOSS, naming file and byte, once rows were read that could not be had.  To be asked after
-  // lookups, before what was read is used.
+  // DATA_LOSS, naming file and byte, once rows were read that could not be had, or some are
+  // damaged.  To be asked after lookups, before what was read is used.
   absl::Status Check() const {
     return rows_->file == nullptr ? absl::OkStatus() : rows_->file->Check();
   }
+  // The same, but rows that are damaged matter only if `ids` were looked up in them.
+  absl::Status CheckRead(absl::Span<const int64_t> ids) const;
   // Bad or duplicate lines left out under skip_bad_lines.
   int64_t skipped_lines() const { return rows_->skipped_lines; }
   MissingKeys missing_keys() const { return options_.missing_keys; }

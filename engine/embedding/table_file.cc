@@ -155,38 +155,78 @@ absl::StatusOr<std::shared_ptr<const TableRows>> OpenTableFile(const InputFile& 
 
 namespace {
 
-absl::Status VerifySums(const InputFile& file, const TableFileHeader& header,
-                        absl::FunctionRef<void(uint64_t, uint64_t)> progress) {
+// Calls `damaged` with bytes that are not those that were written, and `progress` with the end of
+// what was read, until one fails.  File: InputFile or MappedFile.
+template <typename File>
+absl::Status CompareSums(const File& file, const TableFileHeader& header,
+                         absl::FunctionRef<absl::Status(uint64_t begin, uint64_t end)> damaged,
+                         absl::FunctionRef<absl::Status(uint64_t done)> progress) {
   const TableFileLayout layout = LayoutOf(header);
   std::vector<uint64_t> sums(layout.blocks);
   const auto size = sums.size() * sizeof(uint64_t);
   ASSIGN_OR_RETURN(size_t got, file.ReadAt(static_cast<int64_t>(layout.sums),
                                            reinterpret_cast<char*>(sums.data()), size));
   if (got < size || XXH3_64bits(sums.data(), size) != header.sums_checksum) {
-    return DataLoss(file.path(), ": bytes ", layout.sums, " to ", layout.end,
-                    ": the checksums are damaged");
+    return damaged(layout.sums, layout.end);  // There is nothing to compare with.
   }
   std::vector<char> block(kTableBlockBytes);
-  constexpr size_t kGap = kTableAlign - sizeof header;  // In no block.
-  ASSIGN_OR_RETURN(got, file.ReadAt(sizeof header, block.data(), kGap));
-  const auto set = [](char c) { return c != 0; };
-  if (got < kGap || std::any_of(block.begin(), block.begin() + kGap, set)) {
-    return DataLoss(file.path(), ": bytes ", sizeof header, " to ", kTableAlign, ": not all zeros");
-  }
   for (uint64_t b = 0; b < layout.blocks; ++b) {
-    RETURN_IF_ERROR(LoadScope::Check());
     const uint64_t begin = kTableAlign + b * kTableBlockBytes;
     const uint64_t bytes = std::min<uint64_t>(kTableBlockBytes, layout.sums - begin);
     ASSIGN_OR_RETURN(got, file.ReadAt(static_cast<int64_t>(begin), block.data(), bytes));
     if (got < bytes || ChecksumOf({block.data(), bytes}) != sums[b]) {
-      return DataLoss(file.path(), ": bytes ", begin, " to ", begin + bytes, " are damaged");
+      RETURN_IF_ERROR(damaged(begin, begin + bytes));
     }
-    progress(begin / 2, header.file_bytes);
+    RETURN_IF_ERROR(progress(begin + bytes));
   }
   return absl::OkStatus();
 }
 
+absl::Status VerifySums(const InputFile& file, const TableFileHeader& header,
+                        absl::FunctionRef<void(uint64_t, uint64_t)> progress) {
+  constexpr size_t kGap = kTableAlign - sizeof header;  // In no block.
+  char gap[kGap];
+  ASSIGN_OR_RETURN(const size_t got, file.ReadAt(sizeof header, gap, kGap));
+  if (got < kGap || std::any_of(gap, gap + kGap, [](char c) { return c != 0; })) {
+    return DataLoss(file.path(), ": bytes ", sizeof header, " to ", kTableAlign,
+                    " are damaged: not all zeros");
+  }
+  return CompareSums(
+      file, header,
+      [&](uint64_t begin, uint64_t end) -> absl::Status {
+        return DataLoss(file.path(), ": bytes ", begin, " to ", end, " are damaged");
+      },
+      [&](uint64_t done) {
+        progress(done / 2, header.file_bytes);
+        return LoadScope::Check();
+      });
+}
+
 }  // namespace
+
+absl::Status CheckMappedTable(const TableRows& rows,
+                              absl::FunctionRef<absl::Status(size_t bytes)> go_on) {
+  const MappedFile& file = *rows.file;
+  const auto slots = static_cast<uint64_t>(rows.slots - file.data());
+  const uint64_t slots_end = slots + rows.slot_count() * rows.slot_bytes;
+  TableFileHeader header;
+  std::memcpy(&header, file.data(), sizeof header);
+  RETURN_IF_ERROR(file.Check());
+  if (DigestOf(header) != rows.digest) {
+    file.MarkDamaged(0, file.size());
+    return file.Check();
+  }
+  uint64_t read = kTableAlign;
+  RETURN_IF_ERROR(CompareSums(
+      file, header,
+      [&](uint64_t begin, uint64_t end) {
+        const bool of_rows = begin >= slots && end <= slots_end;
+        file.MarkDamaged(of_rows ? begin : 0, of_rows ? end : file.size());
+        return absl::OkStatus();
+      },
+      [&](uint64_t done) { return go_on(done - std::exchange(read, done)); }));
+  return file.Check();
+}
 
 absl::Status ForEachRow(const TableRows& rows,
                         absl::FunctionRef<absl::Status(int64_t id, const char* row)> row) {

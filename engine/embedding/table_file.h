@@ -88,6 +88,13 @@ absl::Status ForEachRow(const TableRows& rows,
 // naming file and bytes.
 absl::Status CheckTableFile(const std::string& path);
 
+// Compares the checksums of rows that serve, reading their file beside them, and marks what is
+// damaged: lookups there fail from then on (EmbeddingTable::CheckRead), and all lookups if it is no
+// row but what leads to rows.  DATA_LOSS, naming file and bytes, if anything is; the error of
+// `go_on`, which is told how many bytes were read since it was last asked.
+absl::Status CheckMappedTable(const TableRows& rows,
+                              absl::FunctionRef<absl::Status(size_t bytes)> go_on);
+
 // Reads all of the file: checksums, whether each id is where lookups seek it, whether values are
 // finite.  `progress`: told bytes of those to read.  DATA_LOSS, naming file and byte or id.
 absl::Status VerifyTableFile(const std::string& path,

@@ -35,6 +35,10 @@ ModelManager::ModelManager(ModelManagerOptions options, ModelObserver* observer)
                                               folds_.push_back(std::move(fold));
                                               work_.NotifyAll();
                                             })),
+      checker_(std::make_unique<TableChecker>(
+          [this](const std::string& name, int64_t version, const absl::Status& damage) {
+            observer_->OnNotice(name, version, std::string(damage.message()));
+          })),
       table_(options_) {
   MutexLock lock(mu_);
   Republish();
@@ -55,6 +59,7 @@ ModelManager::~ModelManager() {
   if (poll_thread_.joinable()) poll_thread_.join();
   if (loader_thread_.joinable()) loader_thread_.join();
   folder_.reset();
+  checker_.reset();
   KeepHotIds();
   {
     MutexLock lock(mu_);
@@ -339,11 +344,14 @@ void ModelManager::Publish(const LoadJob& job, LoadOutcome outcome) {
   observer_->OnPublished(*handle, outcome.load_time);
   ReportRefusedEpochs(job, outcome);
   observer_->OnReadinessChanged();
-  OfferFold(handle, job.directory);
+  OfferTables(handle, job.directory);
 }
 
-void ModelManager::OfferFold(const ModelHandle& handle, const std::string& directory) {
-  if (started_) return folder_->Offer(handle, directory);
+void ModelManager::OfferTables(const ModelHandle& handle, const std::string& directory) {
+  if (started_) {
+    checker_->Offer(*handle);
+    return folder_->Offer(handle, directory);
+  }
   if (const std::optional<TableFold> fold = folder_->FoldOne(*handle, directory)) RunFold(*fold);
 }
 
@@ -377,7 +385,7 @@ void ModelManager::RunFold(const TableFold& fold) {
     PublishTable();
   }
   observer_->OnPublished(*handle, steady_clock::now() - start);
-  OfferFold(handle, job.directory);
+  OfferTables(handle, job.directory);
 }
 
 std::vector<ModelStatus> ModelManager::List(const std::string& name) const {

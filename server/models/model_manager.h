@@ -3,9 +3,10 @@
 //
 // The source of truth is the directory tree; the manager alone decides what is loaded.  No load,
 // check or free ever runs on a calling thread: poll looks, loader loads and carries out changes,
-// reaper and folder (their own files) free and fold; a ModelHandle dropped elsewhere only queues
-// its model.  There is no spontaneous unloading: a version that serves goes on serving until its
-// replacement is published or its directory is gone for good and the policy no longer wants it.
+// reaper, folder and checker (their own files) free, fold and compare checksums; a ModelHandle
+// dropped elsewhere only queues its model.  There is no spontaneous unloading: a version that
+// serves goes on serving until its replacement is published or its directory is gone for good and
+// the policy no longer wants it.
 // SPDX-License-Identifier: Apache-2.0
 #ifndef ULFD_SERVER_MODELS_MODEL_MANAGER_H_
 #define ULFD_SERVER_MODELS_MODEL_MANAGER_H_
@@ -35,6 +36,7 @@
 #include "server/models/reaper.h"
 #include "server/models/repository.h"
 #include "server/models/served_models.h"
+#include "server/models/table_checker.h"
 #include "server/models/table_folder.h"
 #include "server/models/version_loader.h"
 #include "server/models/version_rules.h"
@@ -127,7 +129,8 @@ class ModelManager final : public ModelLookup {
 
   // What the folder made, published in the place of what serves.
   void RunFold(const TableFold& fold);
-  void OfferFold(const ModelHandle& handle, const std::string& directory);
+  // Tables of a model that serves from now on, some to be checked or folded.
+  void OfferTables(const ModelHandle& handle, const std::string& directory);
 
   ModelChangeResult RunChange(absl::StatusOr<ModelChange> made);
   // Fills in what CompleteOptions fills in, and checks it.
@@ -160,6 +163,7 @@ class ModelManager final : public ModelLookup {
   const HotIds hot_ids_;
   VersionLoader loader_;
   std::unique_ptr<TableFolder> folder_;
+  std::unique_ptr<TableChecker> checker_;
 
   mutable Mutex mu_;
   mutable CondVar work_;  // Something may be due for the loader, or stopping.

@@ -165,7 +165,7 @@ absl::Status ModelManager::Commit(const ModelChange& change, const RepositorySca
   for (const auto& [handle, load_time] : published) observer_->OnPublished(*handle, load_time);
   for (size_t i = 0; i < loads.size(); ++i) {
     ReportRefusedEpochs(loads[i].job, loads[i].outcome);
-    OfferFold(published[i].first, loads[i].job.directory);
+    OfferTables(published[i].first, loads[i].job.directory);
   }
   observer_->OnReadinessChanged();
   return absl::OkStatus();

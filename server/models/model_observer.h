@@ -13,8 +13,8 @@
 
 namespace ulfd::server {
 
-// What the manager reports as it happens; called from the poll, loader and reaper threads (or from
-// Poll), possibly at the same time, never with a lock held.  Must outlive the manager.
+// What the manager reports as it happens; called from its threads (or from Poll), possibly at the
+// same time, never with a lock held.  Must outlive the manager.
 class ModelObserver {
  public:
   virtual ~ModelObserver() = default;

@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "engine/embedding/table.h"
 
 namespace ulfd::server {
 namespace {
@@ -146,6 +147,15 @@ void AddDeltas(const engine::ModelInfo& info, const Labels& labels, GrowingPage&
   }
 }
 
+void AddDamage(const engine::Model& model, const Labels& labels, GrowingPage& page) {
+  for (const auto& table : model.tables()) {
+    if (table->mapped_bytes() == 0) continue;
+    page.AddGauge("ulfd_table_damaged",
+                  "1: bytes of the table's file are not those that were written, or cannot be read",
+                  table->Check().ok() ? 0 : 1, With(labels, "table", table->name()));
+  }
+}
+
 prometheus::ClientMetric::Histogram FetchTimes(const engine::RowTierStats& stats) {
   prometheus::ClientMetric::Histogram histogram;
   uint64_t sum = 0;
@@ -199,6 +209,7 @@ void AddServed(const ServedModel& served, const std::vector<std::string>& names,
   AddUserCache(model, labels, page);
   AddAdCache(model, labels, page);
   AddDeltas(info, labels, page);
+  AddDamage(model, labels, page);
   const auto tiers = model.TierStats();
   for (size_t t = 0; t < tiers.size(); ++t) {
     if (tiers[t].has_value()) AddTier(*tiers[t], With(labels, "table", info.tables[t].name), page);

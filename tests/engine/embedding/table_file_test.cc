@@ -386,6 +386,67 @@ TEST_F(TableFileTest, WhatIsOpenOrNoTableFileIsNotChecked) {
   EXPECT_TRUE(CheckTableFile(dir_.Write("text", "1 0.5 0.5\n")).ok());
 }
 
+// Damage that a check aside finds ends the lookups that meet it, and no others.
+TEST_F(TableFileTest, LookupsOfDamagedRowsEnd) {
+  for (const bool consecutive : {false, true}) {
+    const Rows rows = consecutive ? MakeConsecutive(5, 9000, 16) : MakeRows(9000, 16);
+    const std::string good = Content(MustWrite("t", rows));
+    TableFileHeader header;
+    std::memcpy(&header, good.data(), sizeof header);
+    const uint64_t slots = LayoutOf(header).slots;
+    const auto open = [&](uint64_t damaged_byte) {
+      std::string other = good;
+      if (damaged_byte > 0) other[damaged_byte] ^= 4;
+      auto table = EmbeddingTable::Load("t", dir_.Write("other", other), {});
+      EXPECT_TRUE(table.ok()) << table.status();
+      return *std::move(table);
+    };
+    uint64_t read = 0;
+    const auto check = [&](const EmbeddingTable& table) {
+      return CheckMappedTable(*table.base(), [&](size_t bytes) {
+        read += bytes;
+        return absl::OkStatus();
+      });
+    };
+    {
+      const auto table = open(0);
+      EXPECT_TRUE(check(*table).ok());
+      EXPECT_EQ(read, LayoutOf(header).sums - kTableAlign);
+      EXPECT_TRUE(table->CheckRead(rows.ids).ok());
+    }
+    {
+      const uint64_t begin = slots + 3 * kTableBlockBytes;
+      const auto table = open(begin);
+      EXPECT_TRUE(table->CheckRead(rows.ids).ok());
+      EXPECT_THAT(check(*table).message(), HasSubstr(" are damaged"));
+      EXPECT_FALSE(table->Check().ok());
+      size_t lost = 0;
+      for (const int64_t id : rows.ids) {
+        const absl::Status status = table->CheckRead({&id, 1});
+        if (status.ok()) continue;
+        ++lost;
+        EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
+        EXPECT_THAT(status.message(), HasSubstr(absl::StrCat("id ", id, ": ", dir_.File("other"))));
+      }
+      const size_t of_block = kTableBlockBytes / header.slot_bytes;
+      EXPECT_GT(lost, of_block / 2);
+      EXPECT_LE(lost, of_block + 2);
+    }
+    if (consecutive) continue;
+    {
+      const auto table = open(kTableAlign + 1);  // A pilot.
+      EXPECT_FALSE(check(*table).ok());
+      for (const int64_t id : rows.ids) EXPECT_FALSE(table->CheckRead({&id, 1}).ok());
+      EXPECT_TRUE(table->CheckRead({}).ok());
+    }
+    {
+      const auto table = open(good.size() - 1);  // A checksum.
+      EXPECT_FALSE(check(*table).ok());
+      EXPECT_FALSE(table->CheckRead(rows.ids).ok());
+    }
+  }
+}
+
 // Whoever may write one model's files can give a file another's header and rows of their own.
 TEST_F(TableFileTest, AForgedDigestHarmsNoOtherModel) {
   const Rows rows = MakeRows(100, 4);
