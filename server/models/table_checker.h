@@ -4,13 +4,11 @@
 #ifndef ULFD_SERVER_MODELS_TABLE_CHECKER_H_
 #define ULFD_SERVER_MODELS_TABLE_CHECKER_H_
 
-#include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <memory>
 #include <string>
-#include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -19,6 +17,7 @@
 #include "engine/embedding/table.h"
 #include "engine/embedding/table_file.h"
 #include "server/models/model_types.h"
+#include "server/system/background_queue.h"
 
 namespace ulfd::server {
 
@@ -34,10 +33,7 @@ class TableChecker {
   // Files of up to `checked_bytes` were read at load.
   explicit TableChecker(Report report, uint64_t checked_bytes = engine::kCheckedTableBytes)
       : report_(std::move(report)), checked_bytes_(checked_bytes) {}
-  // Ends the check that runs, without a report.
-  ~TableChecker();
-  TableChecker(const TableChecker&) = delete;
-  TableChecker& operator=(const TableChecker&) = delete;
+  // The end of it ends the check that runs, without a report.
 
   // A model that serves from now on.
   void Offer(const ServedModel& model);
@@ -51,18 +47,12 @@ class TableChecker {
     Rows rows;
   };
   void Check(const Offered& offered);
-  // As long as so many bytes are to take; false: the daemon ends.
-  bool Pause(size_t bytes);
-  void Run();
 
   const Report report_;
   const uint64_t checked_bytes_;
   Mutex mu_;
-  CondVar wake_;
-  bool stopping_ ABSL_GUARDED_BY(mu_) = false;
-  std::deque<Offered> offered_ ABSL_GUARDED_BY(mu_);
   std::vector<Rows> known_ ABSL_GUARDED_BY(mu_);  // Offered at some time.
-  std::thread thread_ ABSL_GUARDED_BY(mu_);       // From the first offer on.
+  BackgroundQueue queue_{"ulfd-check"};           // Last: it uses everything above.
 };
 
 }  // namespace ulfd::server

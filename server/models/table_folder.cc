@@ -2,14 +2,12 @@
 #include "server/models/table_folder.h"
 
 #include <algorithm>
-#include <system_error>
 #include <utility>
 
 #include "base/errors.h"
 #include "base/load_scope.h"
 #include "engine/embedding/table_overlay.h"
 #include "server/system/memory_release.h"
-#include "server/system/threads.h"
 
 namespace ulfd::server {
 namespace {
@@ -19,17 +17,6 @@ constexpr size_t kLeastRows = 10000;
 constexpr int64_t kMemoryBytes = int64_t{64} << 20;
 
 }  // namespace
-
-TableFolder::~TableFolder() {
-  std::thread thread;
-  {
-    MutexLock lock(mu_);
-    stopping_.store(true);
-    wake_.NotifyAll();
-    thread.swap(thread_);
-  }
-  if (thread.joinable()) thread.join();
-}
 
 TableFold TableFolder::Due(const ServedModel& model) const {
   TableFold fold{.name = model.name, .version = model.version, .table = nullptr, .rows = nullptr};
@@ -53,7 +40,7 @@ TableFold TableFolder::Due(const ServedModel& model) const {
 void TableFolder::Fold(const std::string& directory, TableFold& fold) {
   const std::string& where = options_.directory.empty() ? directory : options_.directory;
   {
-    const LoadScope scope({.owner = fold.name, .cancelled = &stopping_});
+    const LoadScope scope({.owner = fold.name, .cancelled = &queue_.stopping()});
     fold.rows = WithinMemory([&] { return engine::FoldTable(*fold.table, where, kMemoryBytes); });
   }
   const std::pair key(Key(fold.name, fold.version), fold.table->name());
@@ -76,37 +63,28 @@ std::optional<TableFold> TableFolder::FoldOne(const ServedModel& model,
 
 void TableFolder::Offer(const ModelHandle& model, const std::string& directory) {
   if (Due(*model).table == nullptr) return;
-  MutexLock lock(mu_);
-  offered_[{model->name, model->version}] = {model, directory};
-  if (!thread_.joinable() && !stopping_) {
-    try {
-      thread_ = std::thread([this] { Run(); });
-    } catch (const std::system_error&) {
-      // The system refuses a thread: the next offer tries again, and lookups go on as they are.
-    }
+  {
+    MutexLock lock(mu_);
+    offered_[{model->name, model->version}] = {model, directory};
   }
-  wake_.NotifyAll();
+  queue_.Add([this] { FoldOffered(); });
 }
 
-void TableFolder::Run() {
-  MakeBackgroundThread("ulfd-fold");
-  while (true) {
-    Offered offered;
-    {
-      MutexLock lock(mu_);
-      while (!stopping_ && offered_.empty()) wake_.Wait(mu_);
-      if (stopping_) return;
-      offered = std::move(offered_.begin()->second);
-      offered_.erase(offered_.begin());
-    }
-    TableFold fold{.name = "", .table = nullptr, .rows = nullptr};
-    // The model itself may go while its table is folded.
-    if (const ModelHandle model = offered.model.lock(); model != nullptr) fold = Due(*model);
-    if (fold.table == nullptr) continue;
-    Fold(offered.directory, fold);
-    if (!stopping_) done_(std::move(fold));
-    ReleaseFreeMemory();
+void TableFolder::FoldOffered() {
+  Offered offered;
+  {
+    MutexLock lock(mu_);
+    if (offered_.empty()) return;  // Two offers of one version.
+    offered = std::move(offered_.begin()->second);
+    offered_.erase(offered_.begin());
   }
+  TableFold fold{.name = "", .table = nullptr, .rows = nullptr};
+  // The model itself may go while its table is folded.
+  if (const ModelHandle model = offered.model.lock(); model != nullptr) fold = Due(*model);
+  if (fold.table == nullptr) return;
+  Fold(offered.directory, fold);
+  if (!queue_.stopping()) done_(std::move(fold));
+  ReleaseFreeMemory();
 }
 
 }  // namespace ulfd::server

@@ -3,19 +3,18 @@
 #ifndef ULFD_SERVER_MODELS_TABLE_FOLDER_H_
 #define ULFD_SERVER_MODELS_TABLE_FOLDER_H_
 
-#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
 #include <optional>
 #include <string>
-#include <thread>
 
 #include "absl/status/statusor.h"
 #include "base/mutex.h"
 #include "engine/embedding/table.h"
 #include "server/models/model_types.h"
+#include "server/system/background_queue.h"
 
 namespace ulfd::server {
 
@@ -38,10 +37,7 @@ class TableFolder {
   // `done` is called on the folder's thread.
   TableFolder(FoldOptions options, std::function<void(TableFold)> done)
       : options_(std::move(options)), done_(std::move(done)) {}
-  // Ends the fold that runs, without `done`.
-  ~TableFolder();
-  TableFolder(const TableFolder&) = delete;
-  TableFolder& operator=(const TableFolder&) = delete;
+  // The end of it ends the fold that runs, without `done`.
 
   // A model that serves from now on, loaded from `directory`.  Its thread folds a table of it if
   // one is due.
@@ -58,17 +54,16 @@ class TableFolder {
   // A fold that is to be done, without rows; its table is null if there is none.
   TableFold Due(const ServedModel& model) const;
   void Fold(const std::string& directory, TableFold& fold);
-  void Run();
+  // One of those that were offered, on the queue's thread.
+  void FoldOffered();
 
   const FoldOptions options_;
   const std::function<void(TableFold)> done_;
-  std::atomic<bool> stopping_ = false;  // Ends a fold.
   mutable Mutex mu_;
-  CondVar wake_;
   std::map<Key, Offered> offered_ ABSL_GUARDED_BY(mu_);
   // Per model and table that could not be folded: how many rows its overlay had.
   std::map<std::pair<Key, std::string>, size_t> failed_ ABSL_GUARDED_BY(mu_);
-  std::thread thread_ ABSL_GUARDED_BY(mu_);  // From the first offer on.
+  BackgroundQueue queue_{"ulfd-fold"};  // Last: it uses everything above.
 };
 
 }  // namespace ulfd::server
