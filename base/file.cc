@@ -107,7 +107,15 @@ InputFile::~InputFile() {
   if (fd_ >= 0) close(fd_);
 }
 
-int InputFile::Duplicate() const { return fcntl(fd_, F_DUPFD_CLOEXEC, 0); }
+absl::StatusOr<InputFile> InputFile::Duplicate() const {
+  const int fd = fcntl(fd_, F_DUPFD_CLOEXEC, 0);
+  if (fd < 0) return FileError(errno, path_);
+  return InputFile(path_, fd, size_);
+}
+
+void InputFile::Forget(int64_t offset, size_t size) const {
+  posix_fadvise(fd_, offset, static_cast<off_t>(size), POSIX_FADV_DONTNEED);
+}
 
 absl::StatusOr<size_t> InputFile::Read(char* to, size_t size) {
   // A file of many gigabytes on a slow disk must not keep a load from its deadline.

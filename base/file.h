@@ -36,9 +36,12 @@ class InputFile {
   // Size when the file was opened, in bytes.
   int64_t size() const { return size_; }
   const std::string& path() const { return path_; }
-  // A descriptor of its own for the same file, for libraries that read files themselves; -1 and
-  // errno if there are too many.  The caller closes it.
-  int Duplicate() const;
+  // The same open file once more.  UNAVAILABLE if there are too many.
+  absl::StatusOr<InputFile> Duplicate() const;
+  // For mappings; the file closes it.
+  int descriptor() const { return fd_; }
+  // What was read with ReadAt need not stay in memory; what somebody maps does.
+  void Forget(int64_t offset, size_t size) const;
 
  private:
   InputFile(std::string path, int fd, int64_t size);

@@ -136,9 +136,8 @@ MappedFile::Watch* MappedFile::StartWatch(const char* data, size_t size) {
 
 absl::StatusOr<std::unique_ptr<const MappedFile>> MappedFile::Map(const InputFile& file) {
   if (file.size() == 0) return InvalidArgument(file.path(), ": empty");
-  FileDescriptor fd(file.Duplicate());
-  if (fd.get() < 0) return FileError(errno, file.path());
-  const auto size = static_cast<size_t>(file.size());
+  ASSIGN_OR_RETURN(InputFile own, file.Duplicate());
+  const auto size = static_cast<size_t>(own.size());
   const std::lock_guard<std::mutex> lock(MappingMutex());
   const uint64_t most = MostMappedBytes(), mapped_bytes = Watch::Bytes();
   if (size > most - std::min(mapped_bytes, most)) {
@@ -146,17 +145,14 @@ absl::StatusOr<std::unique_ptr<const MappedFile>> MappedFile::Map(const InputFil
                              " of other mapped files, want at most ", most,
                              " in all, a quarter of the address space");
   }
-  void* const data = mmap(nullptr, size, PROT_READ, MAP_SHARED, fd.get(), 0);
+  void* const data = mmap(nullptr, size, PROT_READ, MAP_SHARED, file.descriptor(), 0);
   if (data == MAP_FAILED) {
     return ResourceExhausted(file.path(), ": no address space for ", size, " bytes");
   }
   // A hint: tmpfs and some file systems have huge pages.
   madvise(data, size, MADV_HUGEPAGE);
-  std::unique_ptr<MappedFile> mapped(new MappedFile());
-  mapped->path_ = file.path();
+  std::unique_ptr<MappedFile> mapped(new MappedFile(std::move(own)));
   mapped->data_ = static_cast<char*>(data);
-  mapped->size_ = size;
-  mapped->fd_ = std::move(fd);
   mapped->watch_ = StartWatch(mapped->data_, size);
   return mapped;
 }
@@ -165,20 +161,20 @@ MappedFile::~MappedFile() {
   // First: others may get these addresses as soon as they are free, and what fails there is theirs.
   // From here on the watch may be another mapping's.
   watch_->end.store(0);
-  munmap(data_, size_);
+  munmap(data_, size());
 }
 
 absl::Status MappedFile::CheckPages() const {
   // Of a page that the file still begins, the kernel gives zeros for what was cut off.  The last
   // byte is beyond such a page, unless it is the last one.
-  static_cast<void>(*static_cast<const volatile char*>(data_ + size_ - 1));
+  static_cast<void>(*static_cast<const volatile char*>(data_ + size() - 1));
   const uintptr_t bad = watch_->bad.load(std::memory_order_acquire);
   if (bad == Watch::kNone) return absl::OkStatus();
-  return DataLoss(path_, ": byte ", bad, " cannot be read: the file was cut or its disk fails");
+  return DataLoss(path(), ": byte ", bad, " cannot be read: the file was cut or its disk fails");
 }
 
 absl::Status MappedFile::Damage() const {
-  return DataLoss(path_, ": bytes ", damage_begin_.load(), " to ", damage_end_.load(),
+  return DataLoss(path(), ": bytes ", damage_begin_.load(), " to ", damage_end_.load(),
                   " are damaged");
 }
 
@@ -197,21 +193,6 @@ absl::Status MappedFile::CheckRead(const char* from, size_t bytes) const {
 void MappedFile::MarkDamaged(size_t begin, size_t end) const {
   damage_begin_.store(std::min(begin, damage_begin_.load()));
   damage_end_.store(std::max(end, damage_end_.load()));
-}
-
-absl::StatusOr<size_t> MappedFile::ReadAt(int64_t offset, char* to, size_t size) const {
-  size_t done = 0;
-  while (done < size) {
-    const auto at = static_cast<off_t>(offset) + static_cast<off_t>(done);
-    const ssize_t got = pread(fd_.get(), to + done, size - done, at);
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) return FileError(errno, path_);
-    if (got == 0) break;
-    done += static_cast<size_t>(got);
-  }
-  // Pages that are mapped stay.
-  posix_fadvise(fd_.get(), offset, static_cast<off_t>(done), POSIX_FADV_DONTNEED);
-  return done;
 }
 
 bool MappedFilesExceedMemory() { return files_exceed_memory.load(std::memory_order_relaxed); }

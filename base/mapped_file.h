@@ -8,11 +8,11 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "base/file.h"
-#include "base/file_descriptor.h"
 
 namespace ulfd {
 
@@ -32,8 +32,10 @@ class MappedFile {
   MappedFile& operator=(const MappedFile&) = delete;
 
   const char* data() const { return data_; }
-  size_t size() const { return size_; }
-  const std::string& path() const { return path_; }
+  size_t size() const { return static_cast<size_t>(file_.size()); }
+  const std::string& path() const { return file_.path(); }
+  // What is mapped, whatever its name leads to by now.
+  const InputFile& file() const { return file_; }
   // DATA_LOSS, naming file and byte, once a page that was read could not be had, or some bytes are
   // damaged.  To be asked after reading, before what was read is used.
   absl::Status Check() const;
@@ -43,23 +45,17 @@ class MappedFile {
   // are damaged count as damaged, too.  One thread at a time.
   void MarkDamaged(size_t begin, size_t end) const;
 
-  // InputFile::ReadAt of the file as it was mapped, for who reads all of it once: pages that nobody
-  // else reads do not stay in memory.
-  absl::StatusOr<size_t> ReadAt(int64_t offset, char* to, size_t size) const;
-
  private:
   struct Watch;
-  MappedFile() = default;
+  explicit MappedFile(InputFile file) : file_(std::move(file)) {}
   // DATA_LOSS once a page could not be had.
   absl::Status CheckPages() const;
   absl::Status Damage() const;
   // Under the lock that makes one mapping at a time.
   static Watch* StartWatch(const char* data, size_t size);
 
-  std::string path_;
+  InputFile file_;
   char* data_ = nullptr;
-  size_t size_ = 0;
-  FileDescriptor fd_;
   Watch* watch_ = nullptr;  // What the handler knows of the mapping.
   mutable std::atomic<size_t> damage_begin_{SIZE_MAX}, damage_end_{0};
 };

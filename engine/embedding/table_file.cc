@@ -156,9 +156,8 @@ absl::StatusOr<std::shared_ptr<const TableRows>> OpenTableFile(const InputFile& 
 namespace {
 
 // Calls `damaged` with bytes that are not those that were written, and `progress` with the end of
-// what was read, until one fails.  File: InputFile or MappedFile.
-template <typename File>
-absl::Status CompareSums(const File& file, const TableFileHeader& header,
+// what was read, until one fails.
+absl::Status CompareSums(const InputFile& file, const TableFileHeader& header,
                          absl::FunctionRef<absl::Status(uint64_t begin, uint64_t end)> damaged,
                          absl::FunctionRef<absl::Status(uint64_t done)> progress) {
   const TableFileLayout layout = LayoutOf(header);
@@ -218,13 +217,17 @@ absl::Status CheckMappedTable(const TableRows& rows,
   }
   uint64_t read = kTableAlign;
   RETURN_IF_ERROR(CompareSums(
-      file, header,
+      file.file(), header,
       [&](uint64_t begin, uint64_t end) {
         const bool of_rows = begin >= slots && end <= slots_end;
         file.MarkDamaged(of_rows ? begin : 0, of_rows ? end : file.size());
         return absl::OkStatus();
       },
-      [&](uint64_t done) { return go_on(done - std::exchange(read, done)); }));
+      [&](uint64_t done) {
+        const size_t bytes = done - read;
+        file.file().Forget(static_cast<int64_t>(std::exchange(read, done)), bytes);
+        return go_on(bytes);
+      }));
   return file.Check();
 }
 

@@ -94,7 +94,7 @@ TEST(MappedFileTest, ReadsTheFileThatIsMapped) {
   ASSERT_TRUE(mapped.ok()) << mapped.status();
   ASSERT_EQ(rename(dir.Write("other", "ghijkl").c_str(), path.c_str()), 0);
   char read[8];
-  const auto got = (*mapped)->ReadAt(2, read, sizeof read);
+  const auto got = (*mapped)->file().ReadAt(2, read, sizeof read);
   ASSERT_TRUE(got.ok()) << got.status();
   EXPECT_EQ(std::string(read, *got), "cdef");
 }
