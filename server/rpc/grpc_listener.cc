@@ -69,17 +69,16 @@ CallBudget Budget(const ServerConfig& settings) {
           .request_bytes = settings.connections().memory_quota_bytes() / 2};
 }
 
-WatchLimits Watched(const ServerConfig& settings) {
-  return {.streams = MostStreams(settings),
-          .all_streams = settings.connections().memory_quota_bytes() / 2 / CallLedger::kCallBytes,
-          .silent_bytes = settings.connections().memory_quota_bytes() / 4,
-          .lost_streams = settings.connections().max_lost_streams()};
-}
-
-// OpenSSL gives each room for as long a hello as the peer announces, of up to 128 KiB.
-int64_t MostHandshakes(const ServerConfig& settings) {
+WatchLimits Watched(const ServerConfig& settings, const PortSecurity& security) {
+  // OpenSSL makes room for as long a hello as the peer announces, of up to 128 KiB.
   constexpr int64_t kHandshakeBytes = 192 << 10;
-  return settings.connections().memory_quota_bytes() / 2 / kHandshakeBytes;
+  const auto quota = static_cast<int64_t>(settings.connections().memory_quota_bytes());
+  WatchLimits limits{.streams = MostStreams(settings),
+                     .all_streams = quota / 2 / CallLedger::kCallBytes,
+                     .silent_bytes = quota / 4,
+                     .lost_streams = settings.connections().max_lost_streams()};
+  if (security.tls != nullptr) limits.handshakes = quota / 2 / kHandshakeBytes;
+  return limits;
 }
 
 // Connections must not take the descriptors that models and pages need.
@@ -115,8 +114,7 @@ absl::StatusOr<std::unique_ptr<GrpcListener>> GrpcListener::Create(
   AcceptorOptions acceptor;
   acceptor.max_connections = MaxConnections(settings, logger);
   acceptor.user_timeout = milliseconds(settings.connections().keepalive_timeout_ms());
-  acceptor.watch = Watched(settings);
-  if (security.tls != nullptr) acceptor.watch.handshakes = MostHandshakes(settings);
+  acceptor.watch = Watched(settings, security);
   listener->acceptor_ = std::make_unique<ConnectionAcceptor>(
       std::move(socket), acceptor,
       [entrance = listener->entrance_.get()](int fd) {
