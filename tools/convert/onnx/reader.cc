@@ -365,8 +365,9 @@ void DropStrings(OnnxModel& model) {
       outputs.Add()->Swap(&output);
     }
   }
+  const bool dropped = outputs.size() < graph.output_size();
   graph.mutable_output()->Swap(&outputs);
-  if (model.notes.empty()) return;
+  if (!dropped) return;
   DropUnread(graph);
   std::set<std::string> read;
   for (const onnx::NodeProto& node : graph.node()) {
