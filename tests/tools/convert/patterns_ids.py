@@ -228,6 +228,18 @@ def masks_of_ids(g):
     g.output(g.binary("Mul", g.cast(some, "float"), g.constant(np.array(-1e2, np.float32))))
 
 
+def masks_of_the_size_of_ids(g):
+    """torch.zeros(ids.shape).masked_fill(ids == 0, -1e2)[:, None, :], which is added to scores."""
+    ids = g.input("I", g.random.randint(0, 9, (ADS, 4)))
+    rows = g.look_up(g.constant(g.random.randn(9, 4).astype(np.float32)), ids)
+    none = g.binary("Equal", ids, g.constant(np.array(0)))
+    zeros = g.node("ConstantOfShape", [g.node("Shape", [ids], np.array([ADS, 4]))],
+                   np.zeros((ADS, 4), np.float32))
+    filled = np.where(none.array, np.float32(-1e2), zeros.array)
+    mask = g.node("Where", [none, g.constant(np.array(-1e2, np.float32)), zeros], filled)
+    g.output(g.binary("Add", rows, g.node("Unsqueeze", [mask, g.ints(1)], filled[:, None])))
+
+
 def ids_below_zero(g):
     """Padding of -1 or -100 beside its mask, in every form that keeps it away from the table."""
     ids = g.input("I", g.random.choice([-100, -2, -1, 0, 1, 5, 8], (ADS, 4)))
@@ -426,7 +438,7 @@ PATTERNS = [booleans_as_bytes, one_matrix, one_integer_matrix, column_as_id_and_
             whole_matrix_cast_first, every_other_column, split_matrix, user_matrix, cast_truncates,
             integer_arithmetic, integers_compared, integers_limited, classes_compared,
             half_precision, integers_clipped, numbers_as_they_were_written, logarithm_as_an_id,
-            fields_of_one_table, fields_of_several_inputs, masks_of_ids, ids_below_zero,
+            fields_of_one_table, fields_of_several_inputs, masks_of_ids, masks_of_the_size_of_ids, ids_below_zero,
             ids_far_below_zero, ids_before_the_table, ids_in_parts, classes_of_items,
             embedding_bags, weights_of_ids, steps_that_a_hash_chooses]
 REFUSED = [(timestamps_subtracted, 'input "now": element 0'),

@@ -111,7 +111,6 @@ class OnnxFeatures {
   absl::Status MaterializePart(const std::string& output, const Ids& ids, Dims dims);
   absl::Status EmitJoin(const Join& join);
   absl::StatusOr<Ids> ApplyFunction(const onnx::NodeProto& node, bool searching) const;
-  absl::StatusOr<Constant> ArgumentOf(const IdArgument& argument, const Dims& dims) const;
   absl::StatusOr<Constant> Evaluate(const Ids& ids, const Constant& of, Evaluated& known) const;
   absl::StatusOr<std::vector<double>> ValuesOf(const Ids& ids, IdRange of) const;
   absl::StatusOr<IdRange> RangeInto(const Ids& ids, int64_t rows) const;

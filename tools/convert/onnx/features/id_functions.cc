@@ -44,6 +44,17 @@ bool IsRow(const Constant& values, int64_t i, int64_t rows) {
   return value >= -static_cast<double>(rows) && value < static_cast<double>(rows);
 }
 
+// A constant that is the same for all elements, as a scalar.
+absl::StatusOr<Constant> ScalarOf(const Constant* from) {
+  const bool single =
+      from != nullptr && (from->uniform || (IsNumbers(from->dims) && from->elements() == 1));
+  if (!single) return Unimplemented("ids meet what is not the same constant for all of them");
+  Constant scalar = *from;
+  scalar.dims.clear();
+  scalar.uniform = false;
+  return scalar;
+}
+
 }  // namespace
 
 bool IsIdFunction(const std::string& op) {
@@ -52,20 +63,6 @@ bool IsIdFunction(const std::string& op) {
                                     "Abs", "Sign", "Relu", "Floor", "Ceil", "Where", "Identity"};
   return IsComparison(op) || std::any_of(std::begin(kKnown), std::end(kKnown),
                                          [&](const char* known) { return op == known; });
-}
-
-// A constant that is the same for all elements of values of shape `dims`, as a scalar.
-absl::StatusOr<Constant> OnnxFeatures::ArgumentOf(const IdArgument& argument,
-                                                  const Dims& dims) const {
-  const Constant* const from = argument.constant;
-  if (from == nullptr) return Unimplemented("");
-  const bool single = from->uniform || (IsNumbers(from->dims) && from->elements() == 1);
-  const absl::StatusOr<Dims> both = BroadcastDims(dims, from->dims);
-  if (!single || !both.ok() || *both != dims) return Unimplemented("");
-  Constant scalar = *from;
-  scalar.dims.clear();
-  scalar.uniform = false;
-  return scalar;
 }
 
 // The ids `of` by the formula, or what the nodes behind `ids` make of them; `known`: of nodes.
@@ -94,7 +91,7 @@ absl::StatusOr<Constant> OnnxFeatures::Evaluate(const Ids& ids, const Constant& 
     if (argument.ids != nullptr) {
       ASSIGN_OR_RETURN(values.back(), Evaluate(*argument.ids, of, known));
     } else if (!node.input(static_cast<int>(values.size()) - 1).empty()) {
-      ASSIGN_OR_RETURN(values.back(), ArgumentOf(argument, ids.dims));
+      ASSIGN_OR_RETURN(values.back(), ScalarOf(argument.constant));
     }
   }
   std::vector<const Constant*> inputs;
@@ -207,6 +204,11 @@ absl::StatusOr<Ids> OnnxFeatures::ApplyFunction(const onnx::NodeProto& node, boo
     if (ids.dims != like->dims || !ids.SameColumns(*like)) return Unimplemented("");
   }
   if (like == nullptr) return Unimplemented("");
+  for (const IdArgument& argument : arguments) {
+    if (argument.constant == nullptr) continue;
+    const absl::StatusOr<Dims> both = BroadcastDims(like->dims, argument.constant->dims);
+    if (!both.ok() || *both != like->dims) return Unimplemented("");
+  }
   Ids out = *like;
   out.type = graph_.TypeOf(node.output(0));
   out.made_by = &node;
