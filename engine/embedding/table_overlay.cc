@@ -21,6 +21,8 @@ const char* RowOfAnother(int64_t id) {
   return reinterpret_cast<const char*>(&kIds[id == 0 ? 1 : 0]) + TableRows::kIdBytes;
 }
 
+bool IsRowOf(int64_t id, const char* row) { return TableRows::IdOf(row) == id; }
+
 // Writes the slots of `put` in the format of `base`.
 absl::Status Copy(const TableRows& put, const TableRows& base, TableDelta& delta) {
   RETURN_IF_ERROR(delta.slots.Resize(static_cast<size_t>(put.rows) * base.slot_bytes));
@@ -75,29 +77,60 @@ void TableOverlay::Add(std::shared_ptr<const TableDelta> delta) {
   }
   for (const int64_t id : delta->drop) rows_[id] = RowOfAnother(id);
   row_count_ += delta->rows + delta->drop.size();
+  rows_brought_ += delta->rows + delta->drop.size();
   row_bytes_ += static_cast<int64_t>(delta->slots.bytes() + delta->drop.size() * sizeof(int64_t));
   deltas_.push_back(std::move(delta));
 }
 
-void TableOverlay::Compact() {
-  if (deltas_.empty()) return;
+template <typename F>
+absl::StatusOr<std::shared_ptr<const TableDelta>> TableOverlay::Join(F keep) const {
   auto joined = std::make_shared<TableDelta>();
-  joined->slot_bytes = deltas_.front()->slot_bytes;
-  size_t rows = 0;
-  for (const auto& [id, row] : rows_) rows += TableRows::IdOf(row) == id;
-  if (!joined->slots.Resize(rows * joined->slot_bytes).ok()) return;
-  char* to = static_cast<char*>(joined->slots.data());
+  std::vector<const char*> rows;
   for (const auto& [id, row] : rows_) {
-    if (TableRows::IdOf(row) != id) {
+    if (!keep(id, row)) continue;
+    if (IsRowOf(id, row)) {
+      rows.push_back(row);
+    } else {
       joined->drop.push_back(id);
-      continue;
     }
+  }
+  joined->slot_bytes = deltas_.front()->slot_bytes;
+  joined->rows = rows.size();
+  RETURN_IF_ERROR(joined->slots.Resize(rows.size() * joined->slot_bytes));
+  char* to = static_cast<char*>(joined->slots.data());
+  for (const char* const row : rows) {
     std::memcpy(to, row - TableRows::kIdBytes, joined->slot_bytes);
     to += joined->slot_bytes;
-    ++joined->rows;
   }
+  return joined;
+}
+
+void TableOverlay::Compact() {
+  if (deltas_.empty()) return;
+  auto joined = Join([](int64_t, const char*) { return true; });
+  if (!joined.ok()) return;
+  const size_t brought = rows_brought_;
   *this = TableOverlay();
-  Add(std::move(joined));
+  Add(*std::move(joined));
+  rows_brought_ = brought;
+}
+
+absl::StatusOr<std::shared_ptr<const TableOverlay>> TableOverlay::Beyond(
+    const TableOverlay& folded) const {
+  for (const auto& [id, row] : folded.rows_) {
+    if (Find(id) == nullptr) return FailedPrecondition("id ", id, " has no row to go back to");
+  }
+  const auto differs = [&](int64_t id, const char* row) {
+    const char* const other = folded.Find(id);
+    if (other == row) return false;
+    if (other == nullptr || !IsRowOf(id, other) || !IsRowOf(id, row)) return true;
+    return std::memcmp(other, row, deltas_.front()->slot_bytes - TableRows::kIdBytes) != 0;
+  };
+  ASSIGN_OR_RETURN(auto joined, Join(differs));
+  if (joined->rows == 0 && joined->drop.empty()) return nullptr;
+  auto rest = std::make_shared<TableOverlay>();
+  rest->Add(std::move(joined));
+  return rest;
 }
 
 void TableOverlay::Fill(RowSet& rows) const {
@@ -105,17 +138,10 @@ void TableOverlay::Fill(RowSet& rows) const {
     const int64_t id = rows.ids()[i];
     const char* const row = Find(id);
     if (row == nullptr) continue;
-    const bool dropped = TableRows::IdOf(row) != id;
+    const bool dropped = !IsRowOf(id, row);
     rows.set_state(i, dropped ? RowState::kMissing : RowState::kPresent);
     if (!dropped) std::memcpy(rows.row(i), row, rows.row_bytes());
   }
-}
-
-std::shared_ptr<const TableOverlay> TableOverlay::Without(size_t count) const {
-  if (count == deltas_.size()) return nullptr;
-  auto rest = std::make_shared<TableOverlay>();
-  for (size_t d = count; d < deltas_.size(); ++d) rest->Add(deltas_[d]);
-  return rest;
 }
 
 int64_t TableOverlay::bytes() const {

@@ -41,8 +41,6 @@ struct TableDelta {
 // read.
 class TableOverlay {
  public:
-  using Deltas = std::vector<std::shared_ptr<const TableDelta>>;
-
   // The row of `id`, its id before it.  One that was dropped leads to a row of another id, and one
   // that no delta speaks of to nullptr.
   const char* Find(int64_t id) const {
@@ -65,13 +63,13 @@ class TableOverlay {
 
   // Before it is shared.
   void Add(std::shared_ptr<const TableDelta> delta);
-  // The same: gives back rows that a later delta replaced, if there is memory to do so.  All deltas
-  // are one from then on, which no base can hold.
+  // The same: gives back rows that a later delta replaced, if there is memory to do so.
   void Compact();
 
-  // The overlay of all deltas but the first `count`, which a base holds by now; null if there is no
-  // other.
-  std::shared_ptr<const TableOverlay> Without(size_t count) const;
+  // What stays of it over a base into which `folded`, of the same base as this one, was folded;
+  // null if nothing does.  FAILED_PRECONDITION if `folded` has an id of which this one does not
+  // speak, as after a rollback; RESOURCE_EXHAUSTED.
+  absl::StatusOr<std::shared_ptr<const TableOverlay>> Beyond(const TableOverlay& folded) const;
 
   // Calls `row` with every id that has a row here, until it fails.
   template <typename F>
@@ -83,17 +81,23 @@ class TableOverlay {
     return absl::OkStatus();
   }
 
-  const Deltas& deltas() const { return deltas_; }
   size_t ids() const { return rows_.size(); }
   // Rows held, those that a later delta replaced included.
   size_t rows() const { return row_count_; }
+  // Rows that all deltas brought, those that were given back included.
+  size_t rows_brought() const { return rows_brought_; }
   // Memory held.
   int64_t bytes() const;
 
  private:
+  // One delta for the entries for which `keep(id, row)` is true.  RESOURCE_EXHAUSTED.
+  template <typename F>
+  absl::StatusOr<std::shared_ptr<const TableDelta>> Join(F keep) const;
+
   HashMap<int64_t, const char*, KeyHash> rows_;
-  Deltas deltas_;
+  std::vector<std::shared_ptr<const TableDelta>> deltas_;
   size_t row_count_ = 0;
+  size_t rows_brought_ = 0;
   int64_t row_bytes_ = 0;
 };
 

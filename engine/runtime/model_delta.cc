@@ -177,9 +177,8 @@ void DeltaDraft::Add(const TableChange& change) {
                                 : std::make_shared<TableOverlay>(*before);
   }
   overlay->Add(change.delta);
-  // Nothing folds the deltas of a table in a store.
-  const bool folded = base_.executable.tables[change.table]->tier() == nullptr;
-  if (!folded && overlay->rows() > 2 * overlay->ids()) overlay->Compact();
+  // Whether or not anything folds them, as there may be no room for a file.
+  if (overlay->rows() > 2 * overlay->ids()) overlay->Compact();
 }
 
 absl::Status DeltaDraft::Apply(const DeltaSource& source, const std::set<std::string>* only) {
@@ -325,13 +324,10 @@ std::unique_ptr<LoadedModel> ReplaceFolded(const LoadedModel& base, const Embedd
     return other->name() == folded.name();
   });
   if (table == tables.end() || (*table)->base() != folded.base()) return nullptr;
-  const TableOverlay::Deltas& done = folded.overlay()->deltas();
-  const TableOverlay* const overlay = (*table)->overlay();
-  if (overlay == nullptr || overlay->deltas().size() < done.size() ||
-      !std::equal(done.begin(), done.end(), overlay->deltas().begin())) {
-    return nullptr;
-  }
-  auto with = (*table)->With(std::move(rows), overlay->Without(done.size()));
+  if ((*table)->overlay() == nullptr) return nullptr;
+  auto rest = (*table)->overlay()->Beyond(*folded.overlay());
+  if (!rest.ok()) return nullptr;
+  auto with = (*table)->With(std::move(rows), *std::move(rest));
   if (!with.ok()) return nullptr;  // Cannot be: folding keeps every id.
   std::vector<std::shared_ptr<const EmbeddingTable>> replaced = tables;
   replaced[static_cast<size_t>(table - tables.begin())] = *std::move(with);

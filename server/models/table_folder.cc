@@ -27,10 +27,11 @@ TableFold TableFolder::Due(const ServedModel& model) const {
     if (table->overlay() == nullptr || table->tier() != nullptr) continue;
     const double due =
         std::max<double>(kLeastRows, options_.share * static_cast<double>(table->rows()));
+    if (static_cast<double>(table->overlay()->rows()) < due) continue;
     // What failed is tried again when as many more have come: as often as folds that succeed.
     const auto failed = failed_.find({{model.name, model.version}, table->name()});
-    const size_t before = failed == failed_.end() ? 0 : failed->second;
-    if (static_cast<double>(table->overlay()->rows()) < static_cast<double>(before) + due) continue;
+    const size_t since = failed == failed_.end() ? 0 : failed->second;
+    if (static_cast<double>(table->overlay()->rows_brought() - since) < due) continue;
     fold.table = table;
     break;
   }
@@ -49,7 +50,7 @@ void TableFolder::Fold(const std::string& directory, TableFold& fold) {
     failed_.erase(key);
     return;
   }
-  failed_[key] = fold.table->overlay()->rows();
+  failed_[key] = fold.table->overlay()->rows_brought();
   fold.rows = Annotate(fold.rows.status(), "table \"", fold.table->name(), "\" is not folded");
 }
 

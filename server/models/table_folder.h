@@ -61,7 +61,7 @@ class TableFolder {
   const std::function<void(TableFold)> done_;
   mutable Mutex mu_;
   std::map<Key, Offered> offered_ ABSL_GUARDED_BY(mu_);
-  // Per model and table that could not be folded: how many rows its overlay had.
+  // Per model and table that could not be folded: how many rows its deltas had brought.
   std::map<std::pair<Key, std::string>, size_t> failed_ ABSL_GUARDED_BY(mu_);
   BackgroundQueue queue_{"ulfd-fold"};  // Last: it uses everything above.
 };

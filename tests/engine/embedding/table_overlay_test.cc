@@ -38,13 +38,14 @@ class TableOverlayTest : public ::testing::Test {
   }
   // `table` with one more delta.
   TablePtr Add(const TablePtr& table, const TableContent& put, const std::vector<int64_t>& drop,
-               RowFormat format = RowFormat::kFp32) {
+               RowFormat format = RowFormat::kFp32, bool compact = false) {
     const auto rows = put.empty() ? nullptr : Rows(put, format);
     auto delta = TableDelta::Make(rows.get(), drop, *table->base());
     EXPECT_TRUE(delta.ok()) << delta.status();
     auto overlay = table->overlay() == nullptr ? std::make_shared<TableOverlay>()
                                                : std::make_shared<TableOverlay>(*table->overlay());
     overlay->Add(*delta);
+    if (compact) overlay->Compact();
     auto with = table->With(table->base(), overlay);
     EXPECT_TRUE(with.ok()) << with.status();
     return *std::move(with);
@@ -53,7 +54,9 @@ class TableOverlayTest : public ::testing::Test {
   TablePtr Fold(const TablePtr& then, const TablePtr& now) {
     auto rows = FoldTable(*then, dir_.path(), kMemory);
     EXPECT_TRUE(rows.ok()) << rows.status();
-    auto with = now->With(*rows, now->overlay()->Without(then->overlay()->deltas().size()));
+    auto rest = now->overlay()->Beyond(*then->overlay());
+    EXPECT_TRUE(rest.ok()) << rest.status();
+    auto with = now->With(*rows, *std::move(rest));
     EXPECT_TRUE(with.ok()) << with.status();
     return *std::move(with);
   }
@@ -123,18 +126,39 @@ TEST_F(TableOverlayTest, AnyOrderOfPutsDropsAndFoldsGivesTheRowsOfAMap) {
       }
       before = table;
       // Rows come in any format and are kept in that of the table.
-      table = Add(table, put, drop, static_cast<RowFormat>(random() % 4));
+      table = Add(table, put, drop, static_cast<RowFormat>(random() % 4), random() % 4 == 0);
       Check(*table, wanted, ids);
       if (round % 7 == 6)
         table = Fold(round % 2 == 0 || !before->overlay() ? table : before, table);
       Check(*table, wanted, ids);
     }
-    const auto overlay = std::make_shared<TableOverlay>(*table->overlay());
-    EXPECT_GT(overlay->rows(), overlay->ids());
-    overlay->Compact();
-    EXPECT_EQ(overlay->rows(), overlay->ids());
-    Check(**table->With(table->base(), overlay), wanted, ids);
   }
+}
+
+TEST_F(TableOverlayTest, RowsThatWereReplacedAreGivenBack) {
+  TablePtr table = *EmbeddingTable::Make("t", Rows({{1, {1, 2}}, {2, {3, 4}}}), {});
+  for (float value = 0; value < 3; ++value) table = Add(table, {{2, {value, 0}}}, {});
+  const auto overlay = std::make_shared<TableOverlay>(*table->overlay());
+  EXPECT_EQ(overlay->rows(), 3u);
+  overlay->Compact();
+  EXPECT_EQ(overlay->rows(), 1u);
+  EXPECT_EQ(overlay->rows_brought(), 3u);
+  EXPECT_EQ(RowOf(**table->With(table->base(), overlay), 2), (std::vector<float>{2, 0}));
+}
+
+TEST_F(TableOverlayTest, AFoldOfAnEarlierOrLaterEpochLeavesTheRowsThatServe) {
+  const TableContent base = {{1, {1, 0}}, {2, {2, 0}}, {3, {3, 0}}};
+  const TablePtr table = *EmbeddingTable::Make("t", Rows(base), {});
+  const TablePtr first = Add(table, {{1, {10, 0}}, {4, {40, 0}}}, {2});
+  const TablePtr second = Add(first, {{1, {11, 0}}, {2, {20, 0}}}, {4});
+  const std::vector<int64_t> ids = {1, 2, 3, 4};
+  const TableContent then = {{1, {10, 0}}, {3, {3, 0}}, {4, {40, 0}}};
+  const TableContent now = {{1, {11, 0}}, {2, {20, 0}}, {3, {3, 0}}};
+  Check(*Fold(first, second), now, ids);
+  Check(*Fold(second, first), then, ids);
+  const TablePtr other = Add(table, {{1, {10, 0}}}, {});
+  EXPECT_EQ(other->overlay()->Beyond(*first->overlay()).status().code(),
+            absl::StatusCode::kFailedPrecondition);
 }
 
 TEST_F(TableOverlayTest, ADeltaThatContradictsItselfNamesTheId) {

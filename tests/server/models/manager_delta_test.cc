@@ -267,6 +267,9 @@ TEST_F(ManagerDeltaTest, WhatCannotBeFoldedServesOnAndSaysWhy) {
     Poll();
     EXPECT_EQ(observer_.notices().size(), static_cast<size_t>(epoch - 1));
   }
+  int64_t overlay = 0;
+  for (const engine::TableInfo& table : Info().tables) overlay += table.overlay_rows;
+  EXPECT_LE(overlay, 2 * static_cast<int64_t>(many.size() + 1)) << "replaced rows are given back";
 }
 
 TEST_F(ManagerDeltaTest, EqualTextTablesAreHeldOnce) {
