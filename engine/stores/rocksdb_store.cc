@@ -27,6 +27,7 @@
 #include "base/status_macros.h"
 #include "base/text.h"
 #include "engine/embedding/key_hash.h"
+#include "engine/embedding/row_format.h"
 #include "engine/stores/stored_table.h"
 
 namespace ulfd::engine {
@@ -82,6 +83,18 @@ void WriteKey(int64_t id, char* to) {
   std::memcpy(to + 1, &big_endian, sizeof big_endian);
 }
 
+// The id of a key that WriteKey wrote: HashKey backwards.
+int64_t IdOfKey(const rdb::Slice& key) {
+  uint64_t big_endian = 0;
+  std::memcpy(&big_endian, key.data() + 1, sizeof big_endian);
+  uint64_t x = __builtin_bswap64(big_endian);
+  x ^= x >> 33;
+  x *= 0x9cb4b2f8129337dbULL;
+  x ^= x >> 33;
+  x *= 0x4f74430c22a54005ULL;
+  return static_cast<int64_t>(x ^ (x >> 33));
+}
+
 class RocksdbStore final : public RowStore {
  public:
   RocksdbStore(std::string directory, std::unique_ptr<rdb::DB> db)
@@ -102,6 +115,29 @@ class RocksdbStore final : public RowStore {
     ASSIGN_OR_RETURN(const auto table, Annotate(ParseStoredTable(bytes), directory_));
     table_ = InfoOf(table);
     return absl::OkStatus();
+  }
+
+  absl::Status ReadAll(RowSink& sink) const {
+    RETURN_IF_ERROR(sink.Begin(table_.dim, table_.rows));
+    rdb::ReadOptions options;
+    options.fill_cache = false;
+    options.readahead_size = size_t{2} << 20;
+    RowDigest digest;
+    int64_t rows = 0;
+    const std::unique_ptr<rdb::Iterator> at(db_->NewIterator(options));
+    for (at->Seek("r"); at->Valid() && at->key().starts_with("r"); at->Next(), ++rows) {
+      if (at->key().size() != kKeyBytes || at->value().size() != table_.row_bytes()) break;
+      const int64_t id = IdOfKey(at->key());
+      digest.Add({reinterpret_cast<const char*>(&id), sizeof id});
+      digest.Add({at->value().data(), at->value().size()});
+      ASSIGN_OR_RETURN(float* const to, sink.NextRow());
+      DecodeRow(table_.format, at->value().data(), table_.dim, to);
+      RETURN_IF_ERROR(sink.Commit(id));
+    }
+    RETURN_IF_ERROR(FromRocksdb(at->status(), directory_));
+    if (rows == table_.rows && digest.Get() == table_.digest) return absl::OkStatus();
+    return DataLoss(directory_, ": not the rows that were written; ", rows, " of ", table_.rows,
+                    " can be read");
   }
 
   const StoredTableInfo& table() const override { return table_; }
@@ -254,9 +290,7 @@ absl::StatusOr<FileDescriptor> TakeDirectory(const std::string& path) {
   return lock;
 }
 
-}  // namespace
-
-absl::StatusOr<std::unique_ptr<const RowStore>> OpenRocksdb(const std::string& directory) {
+absl::StatusOr<std::unique_ptr<const RocksdbStore>> Open(const std::string& directory) {
   // RocksDB would take a directory that is not there for a new database.
   RETURN_IF_ERROR(InputFile::Open(absl::StrCat(directory, "/CURRENT")).status());
   const LoadScope::WithoutRefusals unrefused;
@@ -268,6 +302,17 @@ absl::StatusOr<std::unique_ptr<const RowStore>> OpenRocksdb(const std::string& d
   auto store = std::make_unique<RocksdbStore>(directory, std::move(db));
   RETURN_IF_ERROR(store->ReadTable());
   return store;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<const RowStore>> OpenRocksdb(const std::string& directory) {
+  return Open(directory);
+}
+
+absl::Status ReadRocksdb(const std::string& directory, RowSink& sink) {
+  ASSIGN_OR_RETURN(const auto store, Open(directory));
+  return store->ReadAll(sink);
 }
 
 absl::StatusOr<RowReport> WriteRocksdb(const std::string& directory, RowSorter& rows,

@@ -8,9 +8,11 @@
 #include <memory>
 #include <string>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "engine/embedding/row_sorter.h"
 #include "engine/embedding/row_store.h"
+#include "engine/embedding/text_table.h"
 
 namespace ulfd::engine {
 
@@ -23,6 +25,10 @@ absl::StatusOr<std::unique_ptr<const RowStore>> OpenRocksdb(const std::string& d
 // there before; it gets its name once it is whole.  `progress` may be null.
 absl::StatusOr<RowReport> WriteRocksdb(const std::string& directory, RowSorter& rows,
                                        const WriteProgress& progress);
+
+// Gives all rows of such a directory to `sink`.  Errors as of OpenRocksdb, and those of `sink`;
+// DATA_LOSS if they are not the rows that were written, which may be known after the last one.
+absl::Status ReadRocksdb(const std::string& directory, RowSink& sink);
 
 }  // namespace ulfd::engine
 

@@ -21,4 +21,6 @@ absl::StatusOr<RowReport> WriteRocksdb(const std::string& directory, RowSorter&,
   return NotBuilt(directory);
 }
 
+absl::Status ReadRocksdb(const std::string& directory, RowSink&) { return NotBuilt(directory); }
+
 }  // namespace ulfd::engine

@@ -98,6 +98,22 @@ class StoresTest(AdminDaemonTest):
         self.assertEqual(grown("ulfd_embedding_late_ids_total"), 0)
         self.assertLessEqual(after.sum("ulfd_embedding_cache_bytes", model="stored"), 40000)
 
+    def test_a_directory_becomes_a_table_file_again(self):
+        folder = env.scratch("back")
+        with open(os.path.join(folder, "text"), "w", encoding="utf-8") as file:
+            file.write("".join(f"{id},{id / 3},-1e-30\n" for id in range(-5, 3000, 7)))
+        text, stored, back = (os.path.join(folder, name) for name in ("text", "db", "back.ulft"))
+        build(text, stored, "--rows=fp16")
+        self.assertEqual(ulf("table", "build", back, stored, "--rows=fp16")[0], 0)
+        self.assertEqual(ulf("table", "build", text + ".ulft", text, "--rows=fp16")[0], 0)
+        code, out, err = ulf("table", "diff", text + ".ulft", back)
+        self.assertEqual((code, out), (0, "0 rows are new, 0 have other values, 0 are gone\n"), err)
+        for action in (("inspect", stored), ("verify", stored), ("export", stored),
+                       ("diff", back, stored)):
+            code, out, err = ulf("table", *action)
+            self.assertEqual((code, out), (1, ""))
+            self.assertIn(f"{stored}: a directory, want a table file; `ulf table build ", err)
+
     def test_merged_requests_get_their_own_rows(self):
         requests = []
         for seed in range(40):

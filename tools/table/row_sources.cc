@@ -17,6 +17,7 @@
 #include "base/status_macros.h"
 #include "base/text.h"
 #include "engine/embedding/table_file.h"
+#include "engine/stores/rocksdb_store.h"
 #include "engine/weights/npy.h"
 #include "nlohmann/json.hpp"
 
@@ -286,6 +287,7 @@ absl::Status ReadNpyArrays(absl::Span<const std::string> inputs, size_t& i, engi
 }
 
 absl::Status ReadDirectory(const std::string& path, DumpKeys keys, engine::RowSink& sink) {
+  if (std::filesystem::exists(path + "/CURRENT")) return engine::ReadRocksdb(path, sink);
   ASSIGN_OR_RETURN(InputFile key_file, InputFile::Open(path + "/key"));
   ASSIGN_OR_RETURN(InputFile row_file, InputFile::Open(path + "/emb_vector"));
   const NpyType type = keys == DumpKeys::kInt64 ? NpyType::kInt64 : NpyType::kUint32;

@@ -24,7 +24,8 @@ std::optional<DumpKeys> DumpKeysOf(absl::string_view name);
 //   an .npy file of rows, whose keys are their numbers, from 0;
 //   an .npz file, which is read whole, or a safetensors file with such arrays "keys" and "rows"; of
 //   another name where there is but one beside the keys, and by number where there are no keys;
-//   a directory with the files key and emb_vector (float32) of HugeCTR's parameter server.
+//   a directory with the files key and emb_vector (float32) of HugeCTR's parameter server;
+//   a directory of RocksDB that `ulf table build` made.
 // Errors name the file.
 absl::Status ReadRows(absl::Span<const std::string> inputs, DumpKeys keys, engine::RowSink& sink);
 

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -50,12 +51,14 @@ constexpr char kDescription[] =
     "build    writes one from text tables (ID,v1,v2,...; the first line may name the columns,\n"
     "         quotes may stand around numbers),\n"
     "         table files, pairs KEYS.npy ROWS.npy (integers that fit int64; any floats),\n"
-    "         .npz and safetensors files with the arrays keys and rows, and HugeCTR's directories "
+    "         .npz and safetensors files with the arrays keys and rows, HugeCTR's directories "
     "with\n"
-    "         the files key and emb_vector.  Without keys - an .npy matrix, a file with one array, "
-    "as\n"
-    "         a weight of PyTorch's - rows go by number, from 0.  Prints what the format of the\n"
-    "         rows costs (`ulf compare`: in scores).  Temporary space: once the rows.  With\n"
+    "         the files key and emb_vector, and directories of RocksDB that it made.  Without keys "
+    "-\n"
+    "         an .npy matrix, a file with one array, as a weight of PyTorch's - rows go by "
+    "number,\n"
+    "         from 0.  Prints what the format of the rows costs (`ulf compare`: in scores).\n"
+    "         Temporary space: once the rows.  With\n"
     "         --to=rocksdb it makes a directory of RocksDB, for a manifest with\n"
     "         store { rocksdb: \"OUT\" }; with --to=redis it writes to a Redis Cluster, under the\n"
     "         name OUT: rows that are there are replaced, others stay, and the mean row becomes\n"
@@ -286,6 +289,12 @@ absl::Status Build(const BuildOptions& options) {
 // The actions that read tables alone.
 absl::Status Look(absl::Span<const std::string> words) {
   const std::string& action = words[0];
+  for (size_t i = 1; i < words.size() && i <= (action == "diff" ? 2 : 1); ++i) {
+    if (!std::filesystem::is_directory(words[i])) continue;
+    return InvalidArgument(words[i],
+                           ": a directory, want a table file; `ulf table build FILE.ulft ",
+                           words[i], "` makes one of a directory of RocksDB");
+  }
   if (action == "export" && words.size() <= 3) {
     return Export(words[1],
                   words.size() == 3 ? NewFile::Create(words[2]) : NewFile::StandardOutput());

@@ -5,12 +5,14 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <rocksdb/db.h>
 #include <sys/stat.h>
 
 #include <algorithm>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <random>
 #include <string>
 #include <thread>
@@ -84,6 +86,21 @@ class RocksdbStoreTest : public ::testing::Test {
     return files;
   }
 
+  // All rows of the directory, one after the other.
+  struct Rows : RowSink {
+    absl::Status Begin(int64_t dim, int64_t) override {
+      row.resize(static_cast<size_t>(dim));
+      return absl::OkStatus();
+    }
+    absl::StatusOr<float*> NextRow() override { return row.data(); }
+    absl::Status Commit(int64_t id) override {
+      of.emplace(id, row);
+      return absl::OkStatus();
+    }
+    std::vector<float> row;
+    std::map<int64_t, std::vector<float>> of;
+  };
+
   TempDir dir_;
 };
 
@@ -116,7 +133,44 @@ TEST_F(RocksdbStoreTest, HasEveryRowOfEveryFormat) {
     std::vector<float> mean(5);
     DecodeRow(format, (*store)->table().mean_row.data(), 5, mean.data());
     EXPECT_NEAR(mean[0], IdOf(0) / 2.0 + IdOf(2999) / 2.0, 150);
+
+    Rows all;
+    const absl::Status status = ReadRocksdb(dir_.File(name), all);
+    ASSERT_TRUE(status.ok()) << status;
+    ASSERT_EQ(all.of.size(), 3000u);
+    for (const auto& [id, row] : all.of) {
+      std::vector<float> want(5);
+      const void* const read = rows.Find(id);
+      ASSERT_NE(read, nullptr) << id;
+      DecodeRow(format, static_cast<const char*>(read), 5, want.data());
+      ASSERT_EQ(row, want) << id;
+    }
   }
+}
+
+TEST_F(RocksdbStoreTest, ReadingAllRowsFindsWhatIsNotAsItWasWritten) {
+  ASSERT_TRUE(Write("t", 20000, 8).ok());
+  Rows rows;
+  EXPECT_EQ(ReadRocksdb(dir_.File("none"), rows).code(), absl::StatusCode::kNotFound);
+  for (const std::string& path : Files("t", ".sst")) {
+    if (fs::file_size(path) < 100000) continue;
+    std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+    file.seekp(4096 * 20 + 50);
+    file << std::string(64, '\xa5');
+  }
+  EXPECT_EQ(ReadRocksdb(dir_.File("t"), rows).code(), absl::StatusCode::kDataLoss);
+  EXPECT_LT(rows.of.size(), 20000u);
+
+  // Of another program, with sums that are right.
+  ASSERT_TRUE(Write("u", 100, 2).ok());
+  rocksdb::DB* raw = nullptr;
+  ASSERT_TRUE(rocksdb::DB::Open({}, dir_.File("u"), &raw).ok());
+  ASSERT_TRUE(raw->Put({}, "r12345678", "8 bytes.").ok());
+  ASSERT_TRUE(raw->Flush({}).ok());
+  ASSERT_TRUE(raw->Close().ok());
+  delete raw;
+  EXPECT_THAT(std::string(ReadRocksdb(dir_.File("u"), rows).message()),
+              HasSubstr("u: not the rows that were written; 101 of 100 can be read"));
 }
 
 TEST_F(RocksdbStoreTest, SeveralReadersAtOnceAndNothingWritten) {
