@@ -24,6 +24,7 @@ constexpr seconds kWindow{10};
 // What a connection needs to begin; with a stream open, it has.
 constexpr int64_t kHandshakeBytes = 16384;
 constexpr int64_t kLooksForAll = 20;
+constexpr int64_t kSpareShare = 16;
 // gRPC may show a connection after others that were numbered later, so many at most.
 constexpr intptr_t kOutOfOrder = 64;
 
@@ -189,8 +190,12 @@ std::vector<ConnectionWatch::Verdict> ConnectionWatch::Look(
   };
   Shrink(limits_.all_streams, streams, "streams", verdicts);
   Shrink(2 * limits_.silent_bytes, silent, "silent", verdicts);
+  const int64_t begun = std::count_if(states_.begin(), states_.end(), [](const auto& entry) {
+    return entry.second.socket_id != 0;
+  });
+  const int64_t spare = limits_.places / kSpareShare;
   const auto handshakes = [](const State& state) { return int64_t{state.socket_id == 0}; };
-  Shrink(limits_.handshakes, handshakes, "handshakes", verdicts);
+  Shrink(std::max(limits_.places - spare - begun, spare), handshakes, "handshakes", verdicts);
   return verdicts;
 }
 

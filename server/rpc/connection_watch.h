@@ -28,8 +28,9 @@ struct WatchLimits {
   // In ten seconds, streams that ended without becoming a call: refused for their token, or reset
   // at once.  Those that became calls may be as many.
   int64_t lost_streams = 500;
-  // Connections that gRPC has no HTTP/2 for yet.
-  int64_t handshakes = std::numeric_limits<int64_t>::max();
+  // With TLS, places for connections.  Those that gRPC has no HTTP/2 for yet, which are in
+  // their handshake, leave a sixteenth of them to newcomers.
+  int64_t places = std::numeric_limits<int64_t>::max();
 };
 
 // Those that TCP received and gRPC has read, so far; 0 if the system does not say.

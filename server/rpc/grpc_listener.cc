@@ -12,6 +12,7 @@
 #include "base/errors.h"
 #include "base/status_macros.h"
 #include "server/rpc/header_limit.h"
+#include "server/rpc/tls_limit.h"
 #include "server/system/listening_socket.h"
 
 namespace ulfd::server {
@@ -19,6 +20,8 @@ namespace {
 
 // How the address of a Unix socket begins.
 constexpr char kUnixPrefix[] = "unix:";
+// What an idle connection without TLS takes.
+constexpr int64_t kConnectionBytes = 16 << 10;
 
 using std::chrono::milliseconds;
 
@@ -69,21 +72,20 @@ CallBudget Budget(const ServerConfig& settings) {
           .request_bytes = settings.connections().memory_quota_bytes() / 2};
 }
 
-WatchLimits Watched(const ServerConfig& settings, const PortSecurity& security) {
-  // OpenSSL makes room for as long a hello as the peer announces, of up to 128 KiB.
-  constexpr int64_t kHandshakeBytes = 192 << 10;
+WatchLimits Watched(const ServerConfig& settings) {
   const auto quota = static_cast<int64_t>(settings.connections().memory_quota_bytes());
-  WatchLimits limits{.streams = MostStreams(settings),
-                     .all_streams = quota / 2 / CallLedger::kCallBytes,
-                     .silent_bytes = quota / 4,
-                     .lost_streams = settings.connections().max_lost_streams()};
-  if (security.tls != nullptr) limits.handshakes = quota / 2 / kHandshakeBytes;
-  return limits;
+  return {.streams = MostStreams(settings),
+          .all_streams = quota / 2 / CallLedger::kCallBytes,
+          .silent_bytes = quota / 4,
+          .lost_streams = settings.connections().max_lost_streams()};
 }
 
-// Connections must not take the descriptors that models and pages need.
-int MaxConnections(const ServerConfig& settings, Logger& logger) {
-  const int wanted = settings.connections().max_connections();
+// Connections must not take the memory that calls need, nor the descriptors of models and pages.
+int MaxConnections(const ServerConfig& settings, const PortSecurity& security, Logger& logger) {
+  const int64_t bytes = security.tls == nullptr ? kConnectionBytes : kTlsConnectionBytes;
+  const auto quota = static_cast<int64_t>(settings.connections().memory_quota_bytes());
+  const int wanted = static_cast<int>(
+      std::min<int64_t>(settings.connections().max_connections(), quota / 2 / bytes));
   const int64_t room = RoomForConnections().grpc;
   if (room >= wanted) return wanted;
   logger.Warning("fewer connections than max_connections, for lack of file descriptors",
@@ -112,9 +114,10 @@ absl::StatusOr<std::unique_ptr<GrpcListener>> GrpcListener::Create(
     return Unavailable("gRPC does not start on ", address, ":", port, ", see the log above");
   }
   AcceptorOptions acceptor;
-  acceptor.max_connections = MaxConnections(settings, logger);
+  acceptor.max_connections = MaxConnections(settings, security, logger);
   acceptor.user_timeout = milliseconds(settings.connections().keepalive_timeout_ms());
-  acceptor.watch = Watched(settings, security);
+  acceptor.watch = Watched(settings);
+  if (security.tls != nullptr) acceptor.watch.places = acceptor.max_connections;
   listener->acceptor_ = std::make_unique<ConnectionAcceptor>(
       std::move(socket), acceptor,
       [entrance = listener->entrance_.get()](int fd) {
@@ -199,7 +202,8 @@ void GrpcListener::Collect(MetricPage& page) const {
   for (const char* why :
        {"calls", "unsent", "streams", "silent", "handshakes", "refused", "hand_over"}) {
     const auto it = stats.closed.find(why);
-    closed(why, it == stats.closed.end() ? 0 : it->second);
+    const int64_t in_openssl = why == absl::string_view("handshakes") ? EndedForHandshakes() : 0;
+    closed(why, in_openssl + (it == stats.closed.end() ? 0 : it->second));
   }
   closed("headers", EndedForHeaders());
   page.AddCounter("ulfd_spare_receivers_total",

@@ -3,11 +3,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/rpc/header_limit.h"
 
-#include <dlfcn.h>
-
 #include <algorithm>
 #include <atomic>
-#include <cstdlib>
 #include <limits>
 #include <string>
 #include <unordered_map>
@@ -19,6 +16,7 @@
 #include "base/errors.h"
 #include "base/mutex.h"
 #include "server/rpc/grpc_memory.h"
+#include "server/rpc/of_library.h"
 #include "server/system/peer.h"
 #include "server/system/room_share.h"
 
@@ -196,13 +194,6 @@ int64_t MostUnended() { return (most_bytes.load() + kFrameBytes - 1) / kFrameByt
 absl::Status EndFor(const char* why) {
   ended.fetch_add(1, std::memory_order_relaxed);
   return ResourceExhausted(why);
-}
-
-template <typename Function>
-Function* OfLibrary(const char* name) {
-  void* function = dlsym(RTLD_NEXT, name);
-  if (function == nullptr) std::abort();  // Who called ours?
-  return reinterpret_cast<Function*>(function);
 }
 
 }  // namespace

@@ -289,6 +289,32 @@ models { name: "secret" allowed_clients: "spiffe://x/lab" allowed_clients: "ops"
             with Client(daemon, credentials(self.authority, shop)) as client:
                 client.predict(predict())
 
+    def test_messages_of_handshakes_are_bounded(self):
+        """Hellos of more than 16 KiB, certificates of 40 KB."""
+        config = FAST + self.tls(self.authority.certificate)
+        certificate, key = self.authority.issue("shop")
+        chain = self.path("chain.crt")
+        with open(chain, "wb") as file:
+            file.write(read(certificate) + read(self.authority.certificate) * 90)
+        with Daemon(self.models, config=config) as daemon:
+            def refused():
+                return scrape(daemon).sum("ulfd_connections_closed_total", why="handshakes")
+
+            with Client(daemon, credentials(self.authority, (chain, key))) as client:
+                self.refuse(lambda m: client.Predict(predict(), timeout=5), UNAVAILABLE)
+            self.assertEqual(refused(), 1)
+            for length in (16_385, 131_000, 0xffffff):
+                before = refused()
+                with socket.create_connection(("127.0.0.1", daemon.grpc_port), 10) as connection:
+                    hello = b"\1" + length.to_bytes(3, "big") + bytes(16_380)
+                    connection.sendall(b"\x16\3\1" + len(hello).to_bytes(2, "big") + hello)
+                    while connection.recv(1000):
+                        pass
+                # OpenSSL itself refuses what is longer than any hello.
+                self.assertEqual(refused() - before, 1 if length <= 131_396 else 0)
+            with Client(daemon, credentials(self.authority, (certificate, key))) as client:
+                client.predict(predict())
+
     def test_tls_and_names_on_the_admin_port(self):
         config = (FAST + self.tls(self.authority.certificate, "admin_tls") +
                   'authentication { admin_clients: "ops.example" }\n')

@@ -48,14 +48,22 @@ def probe(port):
         say("probe", due, time.monotonic() - due, code, text)
 
 
+def read(path):
+    if path is None:
+        return None
+    with open(path, "rb") as file:
+        return file.read()
+
+
 def call(options):
     channel_options = [("grpc.max_receive_message_length", -1)]
     metadata = None
     if options.get("authority"):
-        with open(options["authority"], "rb") as file:
-            credentials = grpc.ssl_channel_credentials(file.read())
+        authority, key, certificate = (read(options.get(name)) for name in ("authority", "key", "certificate"))
+        credentials = grpc.ssl_channel_credentials(authority, key, certificate)
         channel = grpc.secure_channel(options["target"], credentials, options=channel_options)
-        metadata = [("authorization", "Bearer " + options["token"])]
+        if "token" in options:
+            metadata = [("authorization", "Bearer " + options["token"])]
     else:
         channel = grpc.insecure_channel(options["target"], options=channel_options)
     predict = channel.unary_unary("/ulfd.v1.PredictionService/Predict")

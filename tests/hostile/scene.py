@@ -106,7 +106,7 @@ def p99(times):
 
 class Scene:
     """One configuration of the daemon: "plain", "onnx" (model.onnx is converted), "rest" (KServe by HTTP), "guarded" (TLS and tokens, admin port too, and
-    KServe by HTTP), "admin" (open admin port), "unix" (admin on a socket)."""
+    KServe by HTTP), "mutual" (TLS with certificates of clients), "admin" (open admin port), "unix" (admin on a socket)."""
 
     victim_request = staticmethod(victim_request)
 
@@ -134,6 +134,13 @@ class Scene:
             tls = f'certificate_file: "{certificate}" key_file: "{key}"'
             config += (f'tls {{ {tls} }} authentication {{ token_file: "{tokens}" }}\n'
                        f'admin_address: "127.0.0.1:0" admin_tls {{ {tls} }} http_inference: true\n')
+        elif kind == "mutual":
+            self.authority = Authority(os.path.join(self.dir, "tls"))
+            certificate, key = self.authority.issue("server")
+            self.secrets = dict(zip(("certificate", "key"), self.authority.issue("victim")))
+            self.secrets["authority"] = self.authority.certificate
+            config += (f'tls {{ certificate_file: "{certificate}" key_file: "{key}" '
+                       f'client_ca_file: "{self.authority.certificate}" }}\n')
         elif kind == "onnx":
             self.kept = env.scratch("kept")
             config += f'converted_directory: "{self.kept}"\n'

@@ -1,11 +1,11 @@
 """All attacks, in the order in which they run: those of a scene together, the ones that end its daemon last.
 SPDX-License-Identifier: Apache-2.0
 """
-from attacks import admin, http_port, kept, models, onnx_models, requests, rest, security, tables, tf_serving, wire  # noqa: F401
+from attacks import admin, certificates, http_port, kept, models, onnx_models, requests, rest, security, tables, tf_serving, wire  # noqa: F401
 from attacks.common import REGISTERED
 from attacks.open_holes import OPEN
 
-_SCENES = ["plain", "onnx", "rest", "guarded", "admin", "unix"]
+_SCENES = ["plain", "onnx", "rest", "guarded", "mutual", "admin", "unix"]
 ATTACKS = sorted(REGISTERED, key=lambda a: (_SCENES.index(a.scene), a.ends_daemon))
 for _attack in ATTACKS:
     _attack.short = _attack.short and _attack.name not in OPEN

@@ -122,9 +122,10 @@ class Site:
             raise
         return self.keep(connection)
 
-    def tls(self, raw):
-        context = ssl.create_default_context(cafile=self.scene.secrets["authority"])
-        context.set_alpn_protocols(["h2"])
+    def tls(self, raw, context=None):
+        if context is None:
+            context = ssl.create_default_context(cafile=self.scene.secrets["authority"])
+            context.set_alpn_protocols(["h2"])
         return self.keep(context.wrap_socket(raw, server_hostname="localhost"))
 
     def wire(self, settings=b"", port=None, greet=True, over=None, receive_buffer=None, address=ADDRESS):

@@ -9,9 +9,6 @@ OPEN = {
     "control: calls with 4 KiB of metadata", "resets asked for: HEADERS behind the end", "resets asked for: PRIORITY on itself",
     "resets asked for: PRIORITY of 4 bytes", "admin: indexed headers on many streams", "unix: indexed headers on many streams",
     "greetings with 20 calls", "unix: connections", "health watches on 20 connections",
-    # To begin and to close a connection with TLS takes gRPC 0.6 ms of a CPU.
-    "TLS: hellos of 130 KB",
-    "TLS: hellos of 130 KB announced",
     # Closing a connection that brings too much takes the calls that it has.
     "TF: bytes that become numbers of 64 bits",
 }

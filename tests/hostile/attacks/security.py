@@ -4,6 +4,7 @@ SPDX-License-Identifier: Apache-2.0
 import functools
 import itertools
 import os
+import ssl
 import struct
 import subprocess
 import time
@@ -61,6 +62,34 @@ def long_hellos(site):
 @attack("TLS: hellos of 130 KB announced", "their first 100 bytes, on 6000 connections", scene="guarded", seconds=9)
 def announced_hellos(site):
     _long_hellos(site, 100)
+
+
+@attack("TLS: clients that all come back", "1500 connect and say hello at once; all must be let in", scene="guarded", seconds=9)
+def storm(site):
+    context = ssl.create_default_context(cafile=site.scene.secrets["authority"])
+    context.set_alpn_protocols(["h2"])
+    clients = []
+    for _ in range(1500):
+        raw = site.tcp()
+        raw.setblocking(False)
+        clients.append(site.keep(context.wrap_socket(raw, server_hostname="localhost", do_handshake_on_connect=False)))
+    waiting = clients
+    while waiting and not site.over():
+        waiting = [client for client in waiting if not _shaken(site, client)]
+    if site.times("let in") != len(clients):
+        site.faults.append(f"{site.times('let in')} of {len(clients)} clients were let in")
+
+
+def _shaken(site, client):
+    """Whether it is in, or never will be."""
+    try:
+        client.do_handshake()
+        site.count("let in")
+    except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
+        return False
+    except OSError:
+        site.count("refused")
+    return True
 
 
 @attack("TLS: hello and gone", "bytes of a hello, then the next connection", scene="guarded")

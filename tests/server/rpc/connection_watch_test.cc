@@ -29,7 +29,7 @@ class ConnectionWatchTest : public ::testing::Test {
 };
 
 TEST_F(ConnectionWatchTest, OfHandshakesTheOldestGo) {
-  ConnectionWatch watch({.handshakes = 2}, ledger_);
+  ConnectionWatch watch({.places = 2}, ledger_);
   EXPECT_THAT(Look(watch, {{"z", 10}}), IsEmpty());
   EXPECT_THAT(Look(watch, {{"z", 10}, {"a", 10}}), IsEmpty());
   EXPECT_THAT(Look(watch, {{"z", 10}, {"a", 10}, {"m", 0}}), ElementsAre("z handshakes"));
@@ -39,6 +39,16 @@ TEST_F(ConnectionWatchTest, OfHandshakesTheOldestGo) {
   // The port is used again: another connection.
   EXPECT_THAT(Look(watch, {{"m", 0}, {"b", 0}}), IsEmpty());
   EXPECT_THAT(Look(watch, {{"a", 0}, {"m", 0}, {"b", 0}}), ElementsAre("m handshakes"));
+}
+
+TEST_F(ConnectionWatchTest, HandshakesLeavePlacesToNewcomers) {
+  ConnectionWatch watch({.places = 16}, ledger_);
+  std::vector<ConnectionWatch::Connection> open;
+  for (char name = 'a'; name < 'a' + 15; ++name) open.push_back({std::string(1, name), 10});
+  EXPECT_THAT(Look(watch, {open[14]}), IsEmpty());
+  EXPECT_THAT(Look(watch, open), IsEmpty());
+  open.push_back({"p", 0});
+  EXPECT_THAT(Look(watch, open), ElementsAre("o handshakes"));
 }
 
 TEST_F(ConnectionWatchTest, PlainConnectionsHaveNoHandshake) {
