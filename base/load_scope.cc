@@ -26,8 +26,17 @@ thread_local uint32_t allocations = 0;
 
 }  // namespace
 
-LoadScope::LoadScope(LoadLimits limits) : limits_(std::move(limits)), outer_(current) {
+LoadScope::LoadScope(LoadLimits limits)
+    : limits_(Within(std::move(limits), current)), outer_(current) {
   current = this;
+}
+
+// Whoever parses a part of a load sets limits of its own, and ends with the load.
+LoadLimits LoadScope::Within(LoadLimits limits, const LoadScope* outer) {
+  if (outer == nullptr) return limits;
+  limits.deadline = std::min(limits.deadline, outer->limits_.deadline);
+  if (limits.cancelled == nullptr) limits.cancelled = outer->limits_.cancelled;
+  return limits;
 }
 
 LoadScope::~LoadScope() {

@@ -34,7 +34,7 @@ struct LoadLimits {
 };
 
 // While one exists, its limits hold for the calling thread; one in another makes the inner one's
-// limits hold, and its memory counts for both.
+// limits hold and ends with the outer one, and its memory counts for both.
 //
 // An allocation beyond max_memory_bytes throws std::bad_alloc, and so does, soon, one after the
 // deadline or once cancelled: no step can forget to look at the time.  Who makes a scope catches it
@@ -82,6 +82,7 @@ class LoadScope {
   static void Freed(void* memory);
 
  private:
+  static LoadLimits Within(LoadLimits limits, const LoadScope* outer);
   // Whether it is cancelled or late.
   bool IsOver() const;
   absl::Status Why() const;

@@ -71,6 +71,19 @@ class FirstError final : public pb::io::ErrorCollector {
   std::string text_;
 };
 
+// A text that ends when the load has to: one long token is read without an allocation.
+class TextOfLoad final : public pb::io::ArrayInputStream {
+ public:
+  explicit TextOfLoad(absl::string_view text)
+      : ArrayInputStream(text.data(), static_cast<int>(text.size()), kPieceBytes) {}
+  bool Next(const void** data, int* size) override {
+    return LoadScope::Check().ok() && ArrayInputStream::Next(data, size);
+  }
+
+ private:
+  static constexpr int kPieceBytes = 1 << 16;
+};
+
 // "SOURCE:LINE:COLUMN" of the message that holds the field `path`
 // ("layer_params[3].concat_param.dim").
 std::string Locate(absl::string_view source, const std::string& path,
@@ -230,8 +243,10 @@ absl::Status ParseTextProto(absl::string_view text, absl::string_view source,
   parser.WriteLocationsTo(&locations);
   parser.AllowPartialMessage(true);  // Missing fields are reported below, with a position.
   parser.SetRecursionLimit(100);
-  pb::io::ArrayInputStream in(text.data(), static_cast<int>(text.size()));
-  if (!parser.Parse(&in, &message)) {
+  TextOfLoad in(text);
+  const bool parsed = parser.Parse(&in, &message);
+  RETURN_IF_ERROR(LoadScope::Check());
+  if (!parsed) {
     return InvalidArgument(source, ":", errors.text());
   }
   if (const std::string bad = FindBadField(message); !bad.empty()) {
@@ -280,6 +295,7 @@ absl::StatusOr<ProtoFormat> ParseProto(absl::string_view content, absl::string_v
                          : ParseBinaryProto(content, source, message));
   } catch (const std::bad_alloc&) {
     message.Clear();
+    RETURN_IF_ERROR(LoadScope::Check());
     return InvalidArgument(source, ": ", content.size(),
                            " bytes of too many small things: parsed, a ", message.GetTypeName(),
                            " of that size may take ", limits.max_memory_bytes, " bytes of memory");

@@ -181,6 +181,18 @@ TEST(LoadScopeTest, AnInnerScopeCountsForTheOuterOne) {
   EXPECT_GE(outer.peak_bytes(), 2 * kMegabyte);
 }
 
+TEST(LoadScopeTest, AnInnerScopeEndsWithTheOuterOne) {
+  std::atomic<bool> cancelled = true;
+  const LoadScope late({.deadline = steady_clock::now() - std::chrono::seconds(1)});
+  {
+    const LoadScope inner({.max_memory_bytes = kMegabyte});
+    EXPECT_TRUE(absl::IsFailedPrecondition(LoadScope::Check()));
+  }
+  const LoadScope outer({.cancelled = &cancelled});
+  const LoadScope inner({.max_memory_bytes = kMegabyte});
+  EXPECT_TRUE(absl::IsCancelled(LoadScope::Check()));
+}
+
 class InputFileTest : public ::testing::Test {
  protected:
   InputFileTest() {

@@ -5,8 +5,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <string>
 
+#include "base/load_scope.h"
 #include "proto/embedding.pb.h"
 #include "proto/model_manifest.pb.h"
 #include "proto/ulf.pb.h"
@@ -47,6 +49,16 @@ TEST(ParseTextProto, AcceptsWhatRealGraphsContain) {
 
 TEST(ParseTextProto, SkipsAByteOrderMark) {
   EXPECT_EQ(TextError("\xef\xbb\xbflayer_params {}"), "");
+}
+
+TEST(ParseTextProto, EndsWithTheLoad) {
+  const std::atomic<bool> cancelled = true;
+  const LoadScope load({.cancelled = &cancelled});
+  ulf::NetParameter net;
+  const absl::Status read =
+      ParseProto("layer_params { name: 'long' }", "g.txt", ProtoFormat::kText, net).status();
+  const LoadScope::WithoutRefusals for_the_messages;
+  EXPECT_TRUE(absl::IsCancelled(read)) << read;
 }
 
 TEST(ParseTextProto, ErrorsHaveLineAndColumn) {

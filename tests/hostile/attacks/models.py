@@ -317,6 +317,17 @@ def appears(name, content, site):
     time.sleep(0.5)  # It is unloaded, which is part of it.
 
 
+def _sigterm(name, site):
+    folder = os.path.join(site.scene.repository, "hostile", "1")
+    modelfiles.write_version(folder, MODELS[name])
+    time.sleep(1.0)
+    site.scene.end_now(site)
+
+
+for _name in ("a manifest of 900000 tables", "a name of 100 MB"):
+    REGISTERED.append(Attack(f"SIGTERM: {_name}", "while the daemon reads it: it must end in drain delay + 2 s",
+                             functools.partial(_sigterm, _name), ends_daemon=True))
+
 for _name, _content in MODELS.items():
     REGISTERED.append(Attack(f"model: {_name}"[:44], "appears in the repository of a running daemon",
                              functools.partial(appears, _name, _content), seconds=30, short=_name in SHORT))
