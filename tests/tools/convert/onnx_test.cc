@@ -940,7 +940,7 @@ TEST_F(OnnxTest, LevelsComeFromNamesAndFlags) {
   EXPECT_THAT(taken->outputs, ElementsAre("y [ads, 4]"));
   EXPECT_THAT(taken->notes, Contains("the leading dimension \"rows\" of input \"x\" is taken for "
                                      "the ads: --user_inputs says otherwise"));
-  EXPECT_EQ(Error(Model(X({"64", "4"}) + Out({"ads", "4"}) + relu)),
+  EXPECT_EQ(Error(Model(X({"64", "4"}) + Out({"32", "4"}) + relu)),
             "m.onnx: input \"x\": leading dimension 64, want one with a name (PyTorch: "
             "dynamic_axes) or 1 for the user; --ad_inputs takes it for the ads'");
   EXPECT_EQ(Error(Model(X({"ads", "4"}) + Out({"ads", "4"}) + relu), {.user_inputs = {"z"}}),

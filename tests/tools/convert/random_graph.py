@@ -36,8 +36,9 @@ class Graph:
         self.random = np.random.RandomState(seed)
         self.opset = opset
         self.nodes, self.inputs, self.initializers, self.values, self.outputs = [], [], [], [], []
-        self.arrays, self.user_inputs = {}, []
+        self.arrays, self.user_inputs, self.ad_inputs = {}, [], []
         self.rows = "ads"  # Or ADS: an export without dynamic axes.
+        self.output_rows = None  # What outputs say instead.
         self.domains = {}  # Beside ONNX's own: their versions.
         self.count = 0
 
@@ -101,7 +102,7 @@ class Graph:
 
     def save(self, path):
         infos = [helper.make_tensor_value_info(
-            name, TensorProto.FLOAT, [self.rows, *value.array.shape[1:]])
+            name, TensorProto.FLOAT, [self.output_rows or self.rows, *value.array.shape[1:]])
             for name, value in self.outputs]
         graph = helper.make_graph(self.nodes, "g", self.inputs, infos, self.initializers)
         sets = {**self.domains, "": self.opset}

@@ -20,6 +20,7 @@ import tempfile
 try:
     import numpy as np
     import patterns_composites
+    import patterns_example
     import patterns_heads
     import patterns_idioms
     import patterns_ids
@@ -35,7 +36,7 @@ except ImportError as error:
 
 TOLERANCE = 1e-5
 FAMILIES = (patterns_idioms, patterns_ids, patterns_rows, patterns_user, patterns_heads,
-            patterns_layers, patterns_composites, patterns_quantised)
+            patterns_layers, patterns_composites, patterns_quantised, patterns_example)
 # Of the random graphs; 15 % are seen.
 MAX_REFUSED = 0.2
 
@@ -51,7 +52,8 @@ class Runner:
         model, out = os.path.join(self.work, "m.onnx"), os.path.join(self.work, "out")
         shutil.rmtree(out, ignore_errors=True)
         g.save(model)
-        options = [f"--user_inputs={','.join(g.user_inputs)}"] if g.user_inputs else []
+        options = [f"--{side}_inputs={','.join(names)}"
+                   for side, names in (("user", g.user_inputs), ("ad", g.ad_inputs)) if names]
         done = subprocess.run([self.convert, "onnx", model, out + "/1", *options],
                               capture_output=True, text=True, timeout=300, check=False)
         if done.returncode != 0:

@@ -24,6 +24,7 @@
 #include "tools/convert/onnx/model/budget.h"
 #include "tools/convert/onnx/model/constant.h"
 #include "tools/convert/onnx/model/functions.h"
+#include "tools/convert/onnx/proof/example_rows.h"
 #include "tools/convert/onnx/rewrites/rewrites.h"
 
 namespace ulfd::convert {
@@ -301,20 +302,28 @@ int64_t RowsOf(const onnx::ValueInfoProto& value) {
   return shape.dim_size() > 0 ? shape.dim(0).dim_value() : 0;
 }
 
-// The rows of the export's example, if all inputs and outputs have as many, above 1; 0: they do
-// not.
+// Whether a number says how many rows it has, even if they are one for all.
+bool HasRows(const onnx::ValueInfoProto& value) {
+  const auto& tensor = value.type().tensor_type();
+  return tensor.has_shape() && (tensor.shape().dim_size() == 0 || RowsOf(value) > 0);
+}
+
+// The rows of the export's example, if all inputs have as many, above 1, and no output others; 0:
+// they do not.
 int64_t SharedRows(const std::vector<onnx::ValueInfoProto*>& inputs,
                    const onnx::GraphProto& graph) {
   const int64_t rows = inputs.empty() ? 0 : RowsOf(*inputs[0]);
   const bool all =
       absl::c_all_of(inputs, [&](const auto* input) { return RowsOf(*input) == rows; }) &&
-      absl::c_all_of(graph.output(), [&](const auto& output) { return RowsOf(output) == rows; });
+      absl::c_all_of(graph.output(), [&](const auto& output) {
+        return RowsOf(output) == rows || !HasRows(output);
+      });
   return all && rows > 1 ? rows : 0;
 }
 
 // Rows that are the ads' are as many as a request has, whatever the export's example had.  What the
 // exporter says of shapes behind them is not so, then.
-void FreeRows(const ConvertOptions& options, OnnxModel& model) {
+absl::Status FreeRows(const ConvertOptions& options, OnnxModel& model) {
   onnx::GraphProto& graph = *model.proto.mutable_graph();
   std::set<std::string> constants;
   for (const onnx::TensorProto& tensor : graph.initializer()) constants.insert(tensor.name());
@@ -327,26 +336,30 @@ void FreeRows(const ConvertOptions& options, OnnxModel& model) {
     model.notes.push_back(absl::StrCat("the ", rows, " rows that all inputs and outputs have are ",
                                        "as many as a request has"));
   } else {
+    // The users' inputs, too, if they have the rows of the ads' example.
+    const auto is_ad = [&](const onnx::ValueInfoProto* input) {
+      return RowsOf(*input) > 0 && absl::c_linear_search(options.ad_inputs, input->name());
+    };
+    const auto ad = absl::c_find_if(inputs, is_ad);
+    if (ad == inputs.end()) return absl::OkStatus();
+    rows = RowsOf(**ad);
     std::erase_if(inputs, [&](const onnx::ValueInfoProto* input) {
-      return RowsOf(*input) == 0 || !absl::c_linear_search(options.ad_inputs, input->name());
+      return !is_ad(input) &&
+             (RowsOf(*input) != rows || !absl::c_linear_search(options.user_inputs, input->name()));
     });
-    if (inputs.empty()) return;
-    rows = RowsOf(*inputs[0]);
   }
-  std::vector<std::string> users, names;  // The ads' rows count where both meet.
+  std::vector<std::string> names;
   for (onnx::ValueInfoProto* const input : inputs) {
     input->mutable_type()->mutable_tensor_type()->mutable_shape()->mutable_dim(0)->set_dim_param(
         "ads");
-    const bool user = absl::c_linear_search(options.user_inputs, input->name());
-    (user ? users : names).push_back(input->name());
+    names.push_back(input->name());
   }
   graph.clear_value_info();
   for (onnx::ValueInfoProto& output : *graph.mutable_output()) {
     if (output.type().tensor_type().shape().dim_size() == 0) continue;
     output.mutable_type()->mutable_tensor_type()->mutable_shape()->mutable_dim(0)->clear_value();
   }
-  users.insert(users.end(), names.begin(), names.end());
-  FollowRows(graph, model.opset, rows, users);
+  return FollowRows(graph, model.opset, rows, names);
 }
 
 // Labels are strings for some exporters; beside them are scores.
@@ -413,7 +426,7 @@ absl::Status Complete(const std::string& directory, const ConvertOptions& option
   WritePlainly(*model.proto.mutable_graph(), model.opset);
   NameDims(*model.proto.mutable_graph());
   RETURN_IF_ERROR(SetDims(options.dims, *model.proto.mutable_graph()));
-  FreeRows(options, model);
+  RETURN_IF_ERROR(FreeRows(options, model));
   RETURN_IF_ERROR(CheckStructure(model.proto, model.opset));
   model.inferred = model.opset <= kLibrarySet && model.proto.ir_version() <= kLibraryFormat &&
                    Infer(model.proto);

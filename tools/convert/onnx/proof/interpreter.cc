@@ -33,24 +33,10 @@ int ComputedType(int type) {
   return half ? static_cast<int>(onnx::TensorProto::FLOAT) : type;
 }
 
-absl::StatusOr<Array> FromProto(const onnx::TensorProto& tensor) {
-  ASSIGN_OR_RETURN(const Constant constant, ReadTensor(tensor));
-  Array array{.type = ComputedType(tensor.data_type()), .dims = constant.sizes()};
-  if (constant.is_float) {
-    array.stored = constant.floats;
-    return array;
-  }
-  std::vector<int64_t> values;
-  values.reserve(constant.ints.size());
-  for (const engine::Dim& value : constant.ints) values.push_back(value.value());
-  array.ints = std::make_shared<const std::vector<int64_t>>(std::move(values));
-  return array;
-}
-
 Results Constants(const Call& call) {
   for (const onnx::AttributeProto& attribute : call.node.attribute()) {
     if (attribute.name() == "value") {
-      ASSIGN_OR_RETURN(Array array, FromProto(attribute.t()));
+      ASSIGN_OR_RETURN(Array array, ReadArray(attribute.t()));
       return One(std::move(array));
     }
     if (attribute.name() == "value_float") {
@@ -72,6 +58,20 @@ Results Constants(const Call& call) {
 }
 
 }  // namespace
+
+absl::StatusOr<Array> ReadArray(const onnx::TensorProto& tensor) {
+  ASSIGN_OR_RETURN(const Constant constant, ReadTensor(tensor));
+  Array array{.type = ComputedType(tensor.data_type()), .dims = constant.sizes()};
+  if (constant.is_float) {
+    array.stored = constant.floats;
+    return array;
+  }
+  std::vector<int64_t> values;
+  values.reserve(constant.ints.size());
+  for (const engine::Dim& value : constant.ints) values.push_back(value.value());
+  array.ints = std::make_shared<const std::vector<int64_t>>(std::move(values));
+  return array;
+}
 
 bool IsKnown(const onnx::NodeProto& node) { return FindOperator(node) != nullptr; }
 
@@ -108,7 +108,7 @@ absl::StatusOr<Evaluator> Evaluator::Make(const OnnxModel& model) {
   Evaluator evaluator(model);
   for (const onnx::TensorProto& tensor : model.proto.graph().initializer()) {
     ASSIGN_OR_RETURN(evaluator.initializers_[tensor.name()],
-                     Annotate(FromProto(tensor), "initializer \"", tensor.name(), "\""));
+                     Annotate(ReadArray(tensor), "initializer \"", tensor.name(), "\""));
   }
   return evaluator;
 }
@@ -134,7 +134,7 @@ void CountReaders(const onnx::GraphProto& graph, HashMap<std::string, int>& read
 absl::StatusOr<std::map<std::string, Array>> ConstantsOf(const onnx::GraphProto& graph) {
   std::map<std::string, Array> constants;
   for (const onnx::TensorProto& tensor : graph.initializer()) {
-    ASSIGN_OR_RETURN(constants[tensor.name()], FromProto(tensor));
+    ASSIGN_OR_RETURN(constants[tensor.name()], ReadArray(tensor));
   }
   return constants;
 }

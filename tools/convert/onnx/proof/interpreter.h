@@ -94,6 +94,7 @@ class Evaluator {
   HashMap<std::string, Array> initializers_;
 };
 
+absl::StatusOr<Array> ReadArray(const onnx::TensorProto& tensor);
 // Whether the operator is known here.
 bool IsKnown(const onnx::NodeProto& node);
 // The outputs of one node on its own; null: an input that is left out.  Errors as Run's.

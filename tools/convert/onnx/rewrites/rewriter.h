@@ -49,6 +49,9 @@ class Rewriter {
   std::string Floats(const std::string& base, absl::Span<const float> values);
   std::string Number(const std::string& base, float value);
 
+  // What stays and what was added, up to now.
+  const google::protobuf::RepeatedPtrField<onnx::NodeProto>& written() const { return nodes_; }
+
   void Add(const onnx::NodeProto& node) { *nodes_.Add() = node; }
   // New nodes, named after `of`.
   onnx::NodeProto& Add(const onnx::NodeProto& of, const char* op,

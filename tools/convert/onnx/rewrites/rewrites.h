@@ -37,13 +37,6 @@ void WriteComposites(onnx::GraphProto& graph, int64_t opset);
 // Why such an operator is not converted, and what to do.
 std::string WhyNot(const onnx::NodeProto& node);
 
-// The inputs, and what is computed of them, have as many rows as a request, where the export's
-// example had `rows`: sizes of Reshape, Expand and ConstantOfShape that are this number, or a
-// multiple, become those of the input (the last one that a value is made of), and constants of a
-// row that is repeated as often become the row.  With `rows` rows the graph gives what it gave.
-void FollowRows(onnx::GraphProto& graph, int64_t opset, int64_t rows,
-                const std::vector<std::string>& inputs);
-
 bool HasLoops(const onnx::GraphProto& graph);
 // Replaces every Loop that gathers rows of a table by a slice of flattened ids [rows, n], and
 // reduces them, by a Gather of the ids as they were and a reduction of axis 1: a bag for each row.

@@ -1,0 +1,493 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/convert/onnx/proof/example_rows.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <map>
+#include <optional>
+#include <utility>
+
+#include "absl/algorithm/container.h"
+#include "base/errors.h"
+#include "tools/convert/onnx/model/functions.h"
+#include "tools/convert/onnx/model/types.h"
+#include "tools/convert/onnx/proof/interpreter.h"
+#include "tools/convert/onnx/rewrites/rewriter.h"
+
+namespace ulfd::convert {
+namespace {
+
+using Node = onnx::NodeProto;
+using reference::Array;
+using reference::ProductOf;
+using reference::Sizes;
+
+constexpr auto kTime = std::chrono::seconds(20);
+constexpr int64_t kMaxElements = int64_t{1} << 28;  // Of all values.
+
+// An axis of a value along which it has rows.
+struct RowsAxis {
+  std::string name;
+  size_t axis = 0;
+  int64_t each = 1;  // Entries per row.
+};
+
+// Whether entry i along the axis is entry i % period.
+bool IsRepeated(const Array& x, size_t axis, int64_t period) {
+  const int64_t behind = ProductOf(x.dims, axis + 1), size = x.dims[axis];
+  for (int64_t i = 0; i < x.elements(); ++i) {
+    const int64_t at = i / behind % size;
+    const double a = x.at(i), b = x.at(i - (at - at % period) * behind);
+    if (a != b && !(std::isnan(a) && std::isnan(b))) return false;
+  }
+  return true;
+}
+
+// Of integers along the axis: the first, and what each has more than the one before.
+std::optional<std::pair<int64_t, int64_t>> Progression(const Array& x, size_t axis) {
+  if (x.ints == nullptr || x.elements() != x.dims[axis] || x.elements() < 2) return std::nullopt;
+  const std::vector<int64_t>& v = *x.ints;
+  for (size_t i = 2; i < v.size(); ++i) {
+    if (v[i] - v[i - 1] != v[1] - v[0]) return std::nullopt;
+  }
+  return std::pair(v[0], v[1] - v[0]);
+}
+
+class RowsFollower : public Rewriter {
+ public:
+  // choices: of rows that may be either of several sizes of 1, one after the other, whether they
+  // are the last of them; the first, where it does not say.
+  RowsFollower(onnx::GraphProto& graph, int64_t opset, int64_t rows,
+               const std::vector<std::string>& inputs, std::vector<bool> choices,
+               std::chrono::steady_clock::time_point deadline)
+      : Rewriter(graph, opset),
+        rows_(rows),
+        more_(rows == 1 ? 3 : rows + 1),
+        choices_(std::move(choices)),
+        outputs_(graph.output()) {
+    options_.single = false;
+    options_.budget.deadline = deadline;
+    for (const onnx::ValueInfoProto& input : graph.input()) {
+      const bool follows = absl::c_linear_search(inputs, input.name());
+      std::optional<Array> few = MakeUp(input, follows ? rows : 0);
+      std::optional<Array> many = MakeUp(input, follows ? more_ : 0);
+      if (few.has_value() && many.has_value()) values_[input.name()] = {*few, *many, follows};
+    }
+  }
+
+  // After Run: whether what was guessed fits, and every row has the score that it had alone.
+  bool Fits() const;
+  // The choices that were made up to the first that did not fit.
+  const std::vector<bool>& choices() const { return choices_; }
+
+ private:
+  // With the example's rows, and with more.
+  struct Value {
+    Array few, many;
+    bool computed = false;  // From what has rows.
+  };
+
+  static std::optional<Array> MakeUp(const onnx::ValueInfoProto& input, int64_t rows);
+  bool Replace(const Node& node) override;
+  const Value* Find(const std::string& name);
+  bool Compute(const Node& node, Array Value::*side);
+  std::optional<RowsAxis> RowsOf(const std::string& name);
+
+  bool Follow(const Node& node);
+  bool Resize(const Node& node);
+  bool Choose();
+  int64_t BehindRows(const RowsAxis& rows);
+  size_t PlaceOfRows(const RowsAxis& rows, const Sizes& from, const Sizes& to, const Sizes& given);
+  bool FollowOthers(const Node& node, bool aligned);
+  bool FollowStates(const Node& node);
+  // The input with as many rows along the axis as `like` has; one, if that is enough.
+  std::optional<std::string> WithRows(const Node& node, const std::string& input, size_t axis,
+                                      const RowsAxis& like, bool one_is_enough);
+  std::string RowCount(const Node& node, const RowsAxis& like);
+  std::string Around(const Node& node, const Sizes& sizes, size_t at, const std::string& middle);
+
+  const int64_t rows_, more_;
+  std::vector<bool> choices_;
+  const google::protobuf::RepeatedPtrField<onnx::ValueInfoProto> outputs_;
+  reference::RunOptions options_;
+  std::map<std::string, Value> values_;
+  int64_t elements_ = 0;
+  size_t chosen_ = 0;
+  bool guessed_ = false, failed_ = false;
+};
+
+// Rows that differ.  0 rows: as many as the input says.
+std::optional<Array> RowsFollower::MakeUp(const onnx::ValueInfoProto& input, int64_t rows) {
+  const auto& type = input.type().tensor_type();
+  Sizes dims;
+  for (const auto& dim : type.shape().dim())
+    dims.push_back(dim.has_dim_value() ? dim.dim_value() : 1);
+  if (rows > 0) dims[0] = rows;
+  constexpr int64_t kMost = 1 << 22;
+  int64_t count = 1;
+  for (const int64_t d : dims) {
+    if (d < 1 || count > kMost / d) return std::nullopt;
+    count *= d;
+  }
+  const int64_t width = dims.empty() ? 1 : count / dims[0];
+  std::vector<double> floats;
+  std::vector<int64_t> ints;
+  for (int64_t i = 0; i < count; ++i) {
+    const int64_t row = i / width, column = i % width;
+    floats.push_back(0.5 + 0.5 * std::sin(static_cast<double>(7 * row + 3 * column + 1)));
+    ints.push_back((row + column + 1) % 2);
+  }
+  return reference::IsFloatType(type.elem_type())
+             ? reference::Floats(onnx::TensorProto::FLOAT, dims, std::move(floats))
+             : reference::Ints(type.elem_type(), dims, std::move(ints));
+}
+
+const RowsFollower::Value* RowsFollower::Find(const std::string& name) {
+  const auto found = values_.find(name);
+  if (found != values_.end()) return &found->second;
+  const onnx::TensorProto* const tensor = FindTensor(name);
+  if (tensor == nullptr) return nullptr;
+  absl::StatusOr<Array> array = reference::ReadArray(*tensor);
+  if (!array.ok()) return nullptr;
+  return &(values_[name] = {*array, *array});
+}
+
+bool RowsFollower::Compute(const Node& node, Array Value::*side) {
+  std::vector<const Array*> inputs;
+  bool computed = false;
+  for (const std::string& input : node.input()) {
+    const Value* const value = input.empty() ? nullptr : Find(input);
+    if (!input.empty() && value == nullptr) return false;
+    inputs.push_back(value == nullptr ? nullptr : &(value->*side));
+    computed |= value != nullptr && value->computed;
+  }
+  if (!reference::IsKnown(node) && node.op_type() != "Constant") return false;
+  absl::StatusOr<std::vector<Array>> made =
+      reference::Compute(node, opset_, options_, std::move(inputs));
+  if (!made.ok()) return false;
+  for (int i = 0; i < node.output_size() && i < static_cast<int>(made->size()); ++i) {
+    Array& array = (*made)[static_cast<size_t>(i)];
+    elements_ += array.elements();
+    if (elements_ > kMaxElements) return false;
+    if (node.output(i).empty()) continue;
+    Value& value = values_[node.output(i)];
+    value.*side = std::move(array);
+    value.computed |= computed && node.op_type() != "Shape";
+  }
+  return true;
+}
+
+// The only axis that differs.
+std::optional<RowsAxis> RowsFollower::RowsOf(const std::string& name) {
+  const Value* const value = name.empty() ? nullptr : Find(name);
+  if (value == nullptr || value->few.dims.size() != value->many.dims.size()) return std::nullopt;
+  std::optional<RowsAxis> rows;
+  for (size_t d = 0; d < value->few.dims.size(); ++d) {
+    const int64_t few = value->few.dims[d], many = value->many.dims[d];
+    if (few == many) continue;
+    if (rows.has_value() || few % rows_ != 0 || few / rows_ * more_ != many) return std::nullopt;
+    rows = RowsAxis{.name = name, .axis = d, .each = few / rows_};
+  }
+  return rows;
+}
+
+bool RowsFollower::Replace(const Node& node) {
+  if (failed_ && guessed_) return false;
+  const int before = written().size();
+  bool known = Compute(node, &Value::few);
+  const bool changed = known && Follow(node);
+  for (int i = before; known && changed && i < written().size(); ++i) {
+    known = Compute(written()[i], &Value::many);
+  }
+  if (known && !changed) {
+    Node own = node;
+    const std::optional<RowsAxis> cut =
+        node.op_type() == "Slice" && node.input_size() > 3 ? RowsOf(node.input(0)) : std::nullopt;
+    const std::optional<int64_t> begin = Int(node, 1), end = Int(node, 2), axis = Int(node, 3);
+    if (cut.has_value() && begin.has_value() && end.has_value() && axis == cut->axis) {
+      // Parts of the rows, which are read elsewhere (StackBesideRows).
+      for (int i : {1, 2}) {
+        const int64_t at = *Int(node, i), size = cut->each * rows_;
+        if (at % rows_ == 0 && at > 0 && at <= size) {
+          own.set_input(i, Integers(node.output(0), {at / rows_ * more_}));
+        }
+      }
+    }
+    known = Compute(own, &Value::many);
+  }
+  if (!known) {
+    failed_ |= values_.contains(node.output(0));  // With more rows alone.
+    for (const std::string& output : node.output()) values_.erase(output);
+  }
+  return changed;
+}
+
+bool RowsFollower::Follow(const Node& node) {
+  const std::string& op = node.op_type();
+  if (op == "Reshape" || op == "Expand") return Resize(node);
+  if (IsOneOf(op, {"GRU", "LSTM", "RNN"})) return FollowStates(node);
+  if (IsOneOf(op, {"Concat", "GatherElements", "ScatterElements"})) return FollowOthers(node, true);
+  return IsOneOf(op, {"Add", "Sub",  "Mul",   "Div",   "Mod",     "Pow",
+                      "Max", "Min",  "Where", "Equal", "Less",    "LessOrEqual",
+                      "And", "Or",   "Xor",   "PRelu", "Greater", "GreaterOrEqual",
+                      "Sum", "Mean", "MatMul"}) &&
+         FollowOthers(node, false);
+}
+
+bool RowsFollower::Choose() {
+  if (chosen_ == choices_.size()) choices_.push_back(false);
+  return choices_[chosen_++];
+}
+
+// Elements behind a row: the rows are the same in both, wherever they are among what is merged.
+int64_t RowsFollower::BehindRows(const RowsAxis& rows) {
+  const Value& value = *Find(rows.name);
+  const int64_t behind = ProductOf(value.few.dims, rows.axis + 1);
+  for (int64_t inner = rows.each; inner > 1; --inner) {
+    if (rows.each % inner != 0) continue;
+    const int64_t row = behind * inner;
+    bool same = true;
+    for (int64_t i = 0; same && i < value.few.elements(); ++i) {
+      const int64_t many = i / (row * rows_) * row * more_ + i % (row * rows_);
+      same = value.few.at(i) == value.many.at(many);
+    }
+    if (same) return row;
+  }
+  return behind;
+}
+
+// Where `from` has its rows, `to` has them where the same elements are.
+size_t RowsFollower::PlaceOfRows(const RowsAxis& rows, const Sizes& from, const Sizes& to,
+                                 const Sizes& given) {
+  const int64_t behind = BehindRows(rows);
+  std::vector<size_t> ones;
+  size_t next = 0;  // Behind the rows, if that is a place.
+  for (size_t j = 0; j < to.size(); ++j) {
+    const int64_t own = ProductOf(to, j + 1);
+    if (rows_ > 1 && own <= behind && own * to[j] >= behind * rows_) return j;
+    if (to[j] == 1 && own == behind) ones.push_back(j);
+    if (to[j] == 1 && own == behind && given[j] == -1) return j;
+    if (own >= behind) next = j + 1;
+  }
+  if (rows_ > 1) return to.size();
+  // Which size of 1 is the row, if one is?
+  size_t in_front = 0, others = 0;
+  for (size_t d = 0; d < from.size(); ++d) {
+    if (d == rows.axis || from[d] != 1 || ProductOf(from, d + 1) != behind) continue;
+    ++others;
+    in_front += d < rows.axis ? 1 : 0;
+  }
+  guessed_ |= ones.size() != others + 1;
+  if (ones.size() > others) {
+    const size_t first = in_front, last = ones.size() - 1 - (others - in_front);
+    return ones[first == last || !Choose() ? first : last];
+  }
+  // It is merged with what is in front, or with the first part of what is cut behind it.
+  size_t own_next = rows.axis + 1;
+  while (own_next < from.size() && ProductOf(from, own_next) > behind) ++own_next;
+  while (own_next < from.size() && from[own_next] == 1) ++own_next;
+  const int64_t size = behind == ProductOf(from, rows.axis + 1) * rows.each && rows.each > 1
+                           ? rows.each
+                       : own_next < from.size() ? from[own_next]
+                                                : 1;
+  const bool cut = next < to.size() && to[next] < size;
+  return cut || next == 0 ? next : next - 1;
+}
+
+bool RowsFollower::Resize(const Node& node) {
+  const Value* const sizes = node.input_size() == 2 ? Find(node.input(1)) : nullptr;
+  const std::optional<RowsAxis> rows = RowsOf(node.input(0));
+  if (sizes == nullptr || !rows.has_value() || sizes->few.ints == nullptr ||
+      *sizes->few.ints != *sizes->many.ints) {
+    return false;
+  }
+  const Sizes from = Find(node.input(0))->few.dims, to = Find(node.output(0))->few.dims;
+  const Sizes given = *sizes->few.ints;
+  Sizes wanted = to;
+  size_t at = 0;
+  const bool reshapes = node.op_type() == "Reshape";
+  if (reshapes) {
+    at = PlaceOfRows(*rows, from, to, given);
+    if (at >= to.size()) return false;
+    wanted[at] = -1;
+    const bool keeps = given[at] == 0 && at == rows->axis && to[at] == from[at];
+    if (given[at] == -1 || keeps) return false;
+  } else {
+    at = rows->axis + to.size() - from.size();
+    const size_t stated = at + given.size() - to.size();
+    if (at + given.size() < to.size() || given[stated] == 1) return false;
+    wanted[at] = 1;
+  }
+  Node changed = node;
+  changed.set_input(1, Integers(node.output(0), wanted));
+  Add(changed);
+  return true;
+}
+
+std::string RowsFollower::RowCount(const Node& node, const RowsAxis& like) {
+  const std::string size = Fresh(node.output(0));
+  AddSlice(node, Make(node, "Shape", {like.name}), 0, static_cast<int64_t>(like.axis),
+           static_cast<int64_t>(like.axis) + 1, size);
+  return like.each == 1 ? size : Make(node, "Div", {size, Integers(size, {like.each})});
+}
+
+std::string RowsFollower::Around(const Node& node, const Sizes& sizes, size_t at,
+                                 const std::string& middle) {
+  std::vector<std::string> parts = {middle};
+  const auto place = sizes.begin() + static_cast<std::ptrdiff_t>(at);
+  const Sizes before(sizes.begin(), place), behind(place + 1, sizes.end());
+  if (!before.empty()) parts.insert(parts.begin(), Integers(middle, before));
+  if (!behind.empty()) parts.push_back(Integers(middle, behind));
+  const std::string all = Fresh(node.output(0));
+  SetInt(Add(node, "Concat", parts, all), "axis", 0);
+  return all;
+}
+
+std::optional<std::string> RowsFollower::WithRows(const Node& node, const std::string& input,
+                                                  size_t axis, const RowsAxis& like,
+                                                  bool one_is_enough) {
+  const Array few = Find(input)->few;
+  Sizes sizes = few.dims;
+  const int64_t each = sizes[axis] / rows_;
+  const auto place = static_cast<int64_t>(axis);
+  if (one_is_enough && IsRepeated(few, axis, 1)) {
+    const std::string one = Fresh(node.output(0));
+    AddSlice(node, input, place, 0, 1, one);
+    return one;
+  }
+  if (IsRepeated(few, axis, each)) {
+    std::string block = Fresh(node.output(0));
+    AddSlice(node, input, place, 0, each, block);
+    if (each == 1) {
+      return Make(node, "Expand", {block, Around(node, sizes, axis, RowCount(node, like))});
+    }
+    const std::string apart = Fresh(node.output(0));
+    AddOnAxis(node, "Unsqueeze", block, place, apart);
+    Sizes wide = sizes;
+    wide[axis] = each;
+    wide.insert(wide.begin() + place, 1);
+    const std::string repeated =
+        Make(node, "Expand", {apart, Around(node, wide, axis, RowCount(node, like))});
+    sizes[axis] = -1;
+    return Make(node, "Reshape", {repeated, Integers(repeated, sizes)});
+  }
+  const auto steps = Progression(few, axis);
+  if (!steps.has_value() || each != 1) return std::nullopt;
+  const auto number = [&](int64_t value) {
+    const std::string one = Integers(node.output(0), {value}), scalar = Fresh(one);
+    AddOnAxis(node, "Squeeze", one, 0, scalar);
+    return scalar;
+  };
+  const std::string count = RowCount(node, like), limit = Fresh(count);
+  AddOnAxis(node, "Squeeze", count, 0, limit);
+  std::string numbers = Make(node, "Range", {number(0), limit, number(1)});
+  if (sizes.size() > 1) {
+    sizes[axis] = -1;
+    numbers = Make(node, "Reshape", {numbers, Integers(numbers, sizes)});
+  }
+  if (steps->second != 1) numbers = Make(node, "Mul", {numbers, number(steps->second)});
+  return steps->first == 0 ? numbers : Make(node, "Add", {numbers, number(steps->first)});
+}
+
+// Inputs without rows where others have them.
+bool RowsFollower::FollowOthers(const Node& node, bool aligned) {
+  size_t rank = 0;
+  for (const std::string& input : node.input()) {
+    if (Find(input) == nullptr) return false;
+    rank = std::max(rank, Find(input)->few.dims.size());
+  }
+  const int64_t own = IntAttribute(node, "axis", 0);
+  const size_t skipped = own < 0 ? static_cast<size_t>(own) + rank : static_cast<size_t>(own);
+  const bool product = node.op_type() == "MatMul";
+  Node changed = node;
+  bool any = false;
+  for (const std::string& rowful : node.input()) {
+    const std::optional<RowsAxis> like = RowsOf(rowful);
+    if (!like.has_value()) continue;
+    const Sizes& sizes = Find(rowful)->few.dims;
+    const size_t from_end = sizes.size() - like->axis;
+    if (aligned ? like->axis == skipped : product && from_end < 3) continue;
+    for (std::string& input : *changed.mutable_input()) {
+      const Value* const value = Find(input);
+      const Sizes& dims = value->few.dims;
+      if (value->computed || dims.size() < from_end || dims != value->many.dims) continue;
+      const size_t axis = dims.size() - from_end;
+      if (dims[axis] != sizes[like->axis] || (!aligned && dims[axis] == 1)) continue;
+      std::optional<std::string> with = WithRows(node, input, axis, *like, !aligned);
+      if (!with.has_value()) continue;
+      input = *std::move(with);
+      any = true;
+    }
+    break;
+  }
+  if (any) Add(changed);
+  return any;
+}
+
+// Zeros are what there is without a state.
+bool RowsFollower::FollowStates(const Node& node) {
+  constexpr int kFirstState = 5;
+  const std::optional<RowsAxis> like = RowsOf(node.input(0));
+  if (!like.has_value() || like->axis != 1 || IntAttribute(node, "layout", 0) != 0) return false;
+  Node changed = node;
+  bool any = false;
+  for (int i = kFirstState; i < std::min(node.input_size(), kFirstState + 2); ++i) {
+    const Value* const value = node.input(i).empty() ? nullptr : Find(node.input(i));
+    if (value == nullptr || value->few.dims.size() != 3 || value->few.dims != value->many.dims) {
+      continue;
+    }
+    bool zeros = true;
+    for (int64_t k = 0; k < value->few.elements(); ++k) zeros &= value->few.at(k) == 0;
+    const std::optional<std::string> with =
+        zeros ? "" : WithRows(node, node.input(i), 1, *like, false);
+    if (!with.has_value()) continue;
+    changed.set_input(i, *with);
+    any = true;
+  }
+  if (any) Add(changed);
+  return any;
+}
+
+bool RowsFollower::Fits() const {
+  if (!guessed_) return true;
+  const auto same = [&](const onnx::ValueInfoProto& output) {
+    const auto found = values_.find(output.name());
+    if (found == values_.end()) return true;  // Not known here.
+    const Array &few = found->second.few, &many = found->second.many;
+    if (!few.dims.empty() && few.dims == many.dims) return false;
+    for (int64_t i = 0; i < std::min(few.elements(), many.elements()); ++i) {
+      const double error = std::fabs(few.at(i) - many.at(i));
+      if (error > 1e-9 * std::max(1.0, std::fabs(few.at(i)))) return false;
+    }
+    return true;
+  };
+  return !failed_ && absl::c_all_of(outputs_, same);
+}
+
+}  // namespace
+
+absl::Status FollowRows(onnx::GraphProto& graph, int64_t opset, int64_t rows,
+                        const std::vector<std::string>& inputs) {
+  constexpr int kTries = 64;
+  const auto deadline = std::chrono::steady_clock::now() + kTime;
+  std::vector<bool> choices;
+  for (int i = 0; i < kTries; ++i) {
+    onnx::GraphProto followed = graph;
+    RowsFollower follower(followed, opset, rows, inputs, choices, deadline);
+    follower.Run();
+    if (follower.Fits()) {
+      graph.Swap(&followed);
+      return absl::OkStatus();
+    }
+    choices = follower.choices();
+    while (!choices.empty() && choices.back()) choices.pop_back();
+    if (choices.empty()) break;
+    choices.back() = true;
+  }
+  return Unimplemented(
+      "the example's row cannot be told from other sizes of 1, or its score depends on other rows; "
+      "export the model with dynamic_axes, or with an example of 2 rows or more");
+}
+
+}  // namespace ulfd::convert
