@@ -894,6 +894,19 @@ TEST_F(OnnxTest, TablesHaveNamesOfNoOtherFile) {
   }
 }
 
+// ONNX's library reads the type that such a value does not have.
+TEST_F(OnnxTest, ShapesOfWhatDoesNotFit) {
+  onnx::ModelProto model =
+      Model(X({"ads", "4"}) + Out({"ads", "4"}) +
+            "initializer { name: 'w' data_type: 1 dims: 1 dims: 3 float_data: [1, 2, 3] }"
+            "node { op_type: 'Concat' input: ['x', 'w'] output: 'both'"
+            "       attribute { name: 'axis' i: 0 type: INT } }"
+            "node { op_type: 'Shape' input: 'both' output: 'to' }"
+            "node { op_type: 'Reshape' input: ['x', 'to'] output: 'y' }");
+  model.mutable_opset_import(0)->set_version(15);
+  EXPECT_THAT(Error(model), HasSubstr("node \"both\" (Concat): joins"));
+}
+
 TEST_F(OnnxTest, NumbersBelowOneAreAnySize) {
   const onnx::ModelProto model =
       Model(X({"-1", "0"}) + Out({"-1", "0"}) + "node { op_type: 'Relu' input: 'x' output: 'y' }");

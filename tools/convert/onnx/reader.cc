@@ -221,9 +221,12 @@ absl::Status SetDims(const std::map<std::string, int64_t>& dims, onnx::GraphProt
 bool Infer(onnx::ModelProto& model) {
   try {
     onnx::checker::check_model(model);
-    const onnx::ShapeInferenceOptions options(/*check_type_val=*/true, /*strict_mode_val=*/1,
-                                              /*data_prop_val=*/true);
-    onnx::shape_inference::InferShapes(model, onnx::OpSchemaRegistry::Instance(), options);
+    // It reads the sizes of what it has no type for, where a node before went wrong: first without.
+    for (const bool sizes : {false, true}) {
+      const onnx::ShapeInferenceOptions options(/*check_type_val=*/true, /*strict_mode_val=*/1,
+                                                /*data_prop_val=*/sizes);
+      onnx::shape_inference::InferShapes(model, onnx::OpSchemaRegistry::Instance(), options);
+    }
     return true;
   } catch (const std::exception&) {
     model.mutable_graph()->clear_value_info();
