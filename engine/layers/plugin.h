@@ -56,9 +56,9 @@ struct LayerPluginTable {
 #define ULFD_LAYER_PLUGIN(plugin_name, plugin_types)                              \
   extern "C" const ::ulfd::engine::LayerPluginTable* ULFD_LAYER_PLUGIN_SYMBOL() { \
     static constexpr ::ulfd::engine::LayerPluginTable kTable = {                  \
-        .name = plugin_name,                                                      \
-        .types = plugin_types,                                                    \
-        .type_count = sizeof(plugin_types) / sizeof(plugin_types[0])};            \
+        .name = (plugin_name),                                                    \
+        .types = (plugin_types),                                                  \
+        .type_count = sizeof(plugin_types) / sizeof((plugin_types)[0])};          \
     return &kTable;                                                               \
   }
 

@@ -21,11 +21,9 @@ ModelTable::ModelTable(const ModelManagerOptions& options)
   for (const ModelConfig& model : options.models) Add(model, /*configured=*/true);
 }
 
-ModelEntry& ModelTable::Add(ModelConfig config, bool configured) {
-  const std::string name = config.name;
-  ModelEntry& entry =
-      entries_.try_emplace(name, std::move(config), configured, watch_).first->second;
-  const auto state = states_.find(name);
+ModelEntry& ModelTable::Add(const ModelConfig& config, bool configured) {
+  ModelEntry& entry = entries_.try_emplace(config.name, config, configured, watch_).first->second;
+  const auto state = states_.find(config.name);
   if (state == states_.end()) return entry;
   entry.Restore(state->second);
   states_.erase(state);

@@ -84,7 +84,7 @@ class ModelTable {
 
  private:
   // With what operators changed before the start.
-  ModelEntry& Add(ModelConfig config, bool configured);
+  ModelEntry& Add(const ModelConfig& config, bool configured);
 
   std::string repository_;
   VersionPolicy default_policy_;

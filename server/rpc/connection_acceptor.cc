@@ -210,7 +210,9 @@ void ConnectionAcceptor::Close(const std::string& peer, const char* why) {
     if (handed == handed_.rend()) return;
     // A reset: after a shutdown Linux would go on taking what comes, and gRPC would read it all.
     constexpr sockaddr kNobody{.sa_family = AF_UNSPEC, .sa_data = {}};
-    if (!OnSocket(*handed, [&](int fd) { connect(fd, &kNobody, sizeof(kNobody)); })) return;
+    if (!OnSocket(*handed,
+                  [&](int fd) { static_cast<void>(connect(fd, &kNobody, sizeof(kNobody))); }))
+      return;
     ++stats_.closed[why];
     const auto now = steady_clock::now();
     says = now >= next_close_line_;

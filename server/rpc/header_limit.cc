@@ -27,7 +27,7 @@ struct grpc_slice;
 struct grpc_transport;
 
 // As much of gRPC's declarations as callers need.
-struct grpc_chttp2_stream {
+struct grpc_chttp2_stream {  // NOLINT(readability-identifier-naming): its name.
   ~grpc_chttp2_stream();
 };
 // Begins the stream whose headers are read next.

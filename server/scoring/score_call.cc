@@ -58,6 +58,21 @@ absl::Status OrNoMemory(Step step) {
   }
 }
 
+// What each part of a merged request has of the run of all.
+absl::Status CutResults(const engine::Model& model, const MergedRequest& merged,
+                        absl::Span<const MergedRequest::Part> parts, const engine::RunResult& all,
+                        std::vector<engine::RunResult>& results) {
+  results.resize(parts.size());
+  std::vector<std::vector<int64_t>> missing;
+  ShareMissingIds(model, parts, all.stats.missing_ids, missing);
+  for (size_t i = 0; i < parts.size(); ++i) {
+    RETURN_IF_ERROR(merged.Cut(model.info(), all, static_cast<int64_t>(i), results[i]));
+    results[i].stats.missing_ids = std::move(missing[i]);
+  }
+  results[0].stats.looked_up_ids = all.stats.looked_up_ids;  // Of all calls.
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 struct ScoreCall::Parallel {
@@ -348,24 +363,13 @@ bool ScoreCall::RunMerged(Worker& worker, const Calls& calls) {
   }
   calls[0]->CountRun(worker.result.stats);
   std::vector<engine::RunResult> results;
-  std::vector<std::vector<int64_t>> missing;
-  const absl::Status cut = OrNoMemory([&]() -> absl::Status {
-    results.resize(calls.size());
-    for (size_t i = 0; i < calls.size(); ++i) {
-      RETURN_IF_ERROR(merged.Cut(model.info(), worker.result, static_cast<int64_t>(i), results[i]));
-    }
-    ShareMissingIds(model, parts, worker.result.stats.missing_ids, missing);
-    return absl::OkStatus();
-  });
+  const absl::Status cut =
+      OrNoMemory([&] { return CutResults(model, merged, parts, worker.result, results); });
   if (!cut.ok()) {
     if (cut != NoMemory()) calls[0]->lane()->SetMerges(false);
     return false;
   }
-  results[0].stats.looked_up_ids = worker.result.stats.looked_up_ids;  // Of all calls.
-  for (size_t i = 0; i < calls.size(); ++i) {
-    results[i].stats.missing_ids = std::move(missing[i]);
-    calls[i]->Reply(worker, results[i]);
-  }
+  for (size_t i = 0; i < calls.size(); ++i) calls[i]->Reply(worker, results[i]);
   return true;
 }
 

@@ -81,7 +81,7 @@ bool Convert(From from, To& to) {
     to = static_cast<To>(from);
     return std::cmp_less_equal(from, kExactFloat) && std::cmp_greater_equal(from, -kExactFloat);
   } else {
-    to = static_cast<To>(from);
+    to = static_cast<To>(from);  // NOLINT(bugprone-signed-char-misuse): numbers, no characters.
     return std::in_range<To>(from);
   }
 }

@@ -85,7 +85,7 @@ std::string HumanBytes(int64_t bytes) {
   return absl::StrFormat("%.1f %s", size, units[unit]);
 }
 
-std::string Clipped(std::string text, size_t width) {
+std::string Clipped(const std::string& text, size_t width) {
   return text.size() <= width ? text : absl::StrCat(Beginning(text, width - 3), "...");
 }
 

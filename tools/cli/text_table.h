@@ -34,7 +34,7 @@ std::string HumanNumber(double number);
 // "512 B", "1.5 KiB", "14.2 MiB"; also for negative numbers.
 std::string HumanBytes(int64_t bytes);
 // At most `width` bytes, ending in "..." if something was cut off.
-std::string Clipped(std::string text, size_t width);
+std::string Clipped(const std::string& text, size_t width);
 
 // Append a heading and what stands below it, or nothing where that is empty.
 void AppendSection(absl::string_view title, const TextTable& table, std::string& text);

@@ -56,11 +56,10 @@ class DirectorySource final : public Source {
   // Links are not followed: they may lead out of the source.
   static void Look(const std::string& path, RemoteEntry& entry) {
     struct stat info;
-    if (lstat(path.c_str(), &info) != 0) {
-      entry.kind = RemoteEntry::Kind::kOther;
-    } else if (S_ISDIR(info.st_mode)) {
+    const bool there = lstat(path.c_str(), &info) == 0;
+    if (there && S_ISDIR(info.st_mode)) {
       entry.kind = RemoteEntry::Kind::kDirectory;
-    } else if (S_ISREG(info.st_mode)) {
+    } else if (there && S_ISREG(info.st_mode)) {
       entry.bytes = info.st_size;
       entry.tag = absl::StrCat(info.st_ino, "-", info.st_mtim.tv_sec, ".", info.st_mtim.tv_nsec);
     } else {

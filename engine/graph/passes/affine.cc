@@ -15,7 +15,7 @@ using Op = Semantics::Op;
 std::vector<double> Repeating(const GraphEditor& editor, ValueId id, const Shape& shape) {
   const Value& value = editor.graph().values[id];
   if (value.kind != Value::Kind::kConstant || value.constant.empty()) return {};
-  const std::vector<double> c(value.constant.begin(), value.constant.end());
+  std::vector<double> c(value.constant.begin(), value.constant.end());
   if (c.size() == 1) return c;
   const Shape& own = editor.shape(id);
   int first = 0;  // Leading 1s repeat everything behind them.

@@ -91,8 +91,8 @@ class Yolo final : public Layer {
     const struct {
       absl::string_view field;
       int64_t value, min;
-    } kCounts[] = {{"boxes", p.boxes(), 1}, {"coords", p.coords(), 2}, {"classes", p.classes(), 1}};
-    for (const auto& count : kCounts) {
+    } counts[] = {{"boxes", p.boxes(), 1}, {"coords", p.coords(), 2}, {"classes", p.classes(), 1}};
+    for (const auto& count : counts) {
       RETURN_IF_ERROR(
           WantBetween(absl::StrCat("yolo_param.", count.field), count.value, count.min, kMaxCount));
     }

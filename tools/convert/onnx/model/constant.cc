@@ -166,14 +166,14 @@ absl::Status WantTable(const Constant& c) {
                        ", want [ids, ...]");
 }
 
-Constant FloatConstant(std::vector<int64_t> sizes, std::vector<float> values) {
+Constant FloatConstant(const std::vector<int64_t>& sizes, std::vector<float> values) {
   Constant constant{.is_float = true};
   for (const int64_t d : sizes) constant.dims.push_back(Dim::Of(d));
   constant.floats = std::make_shared<const std::vector<float>>(std::move(values));
   return constant;
 }
 
-Constant IntConstant(std::vector<int64_t> sizes, std::vector<Dim> values) {
+Constant IntConstant(const std::vector<int64_t>& sizes, std::vector<Dim> values) {
   Constant constant;
   for (const int64_t d : sizes) constant.dims.push_back(Dim::Of(d));
   constant.ints = std::move(values);

@@ -59,8 +59,8 @@ absl::Status WantNumbers(const Constant& c);
 // UNIMPLEMENTED unless rows [ids, ...] can be looked up in it: numbers that single precision has.
 absl::Status WantTable(const Constant& c);
 
-Constant FloatConstant(std::vector<int64_t> sizes, std::vector<float> values);
-Constant IntConstant(std::vector<int64_t> sizes, std::vector<engine::Dim> values);
+Constant FloatConstant(const std::vector<int64_t>& sizes, std::vector<float> values);
+Constant IntConstant(const std::vector<int64_t>& sizes, std::vector<engine::Dim> values);
 
 // Bytes of the elements.  INVALID_ARGUMENT for a type that is no number, a negative or too large
 // dimension.

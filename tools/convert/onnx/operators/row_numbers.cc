@@ -346,7 +346,7 @@ absl::Status ScatterAtComputed(OnnxNode& node, const RowNumbers& rows) {
       ASSIGN_OR_RETURN(*value, Reshaped(node, *value, std::move(dims)));
     }
   }
-  while (index.rank() < x.rank()) index = WithAxis(std::move(index), index.rank());
+  for (int axis = index.rank(); axis < x.rank(); ++axis) index = WithAxis(std::move(index), axis);
   Dims dims = x.dims;
   ASSIGN_OR_RETURN(
       const std::string out,
@@ -410,6 +410,33 @@ absl::StatusOr<bool> GatherSamePlaces(OnnxNode& node) {
   return true;
 }
 
+// Makes `rows`, operand `at` of the node, what the node makes of them.
+absl::Status Compute(OnnxNode& node, int at, RowNumbers& rows) {
+  constexpr int64_t kMostSteps = 1 << 16;
+  const std::string& op = node.node.op_type();
+  const Constant* const other = at > 1 ? nullptr : node.constant(1 - at);
+  const bool number = other != nullptr && !other->is_float;
+  if (op == "Mul" && rows.plus.empty() && number && IsNumbers(other->dims) &&
+      other->elements() == 1 && other->dim(0).IsConst() && other->dim(0).value() >= 1 &&
+      other->dim(0).value() <= kMostSteps / rows.scale) {
+    rows.scale *= other->dim(0).value();
+    return absl::OkStatus();
+  }
+  if (op == "Add" && ((rows.plus.empty() && other == nullptr && rows.dims.size() == 1) ||
+                      PlusSeveral(node, 1 - at, rows))) {
+    rows.plus = node.node.input(1 - at);
+    return absl::OkStatus();
+  }
+  if (op == "Add" && rows.beside.empty() && number) {
+    ASSIGN_OR_RETURN(rows.dims, BroadcastDims(rows.dims, other->dims));
+    rows.shape_only = true;
+    return absl::OkStatus();
+  }
+  const bool same = op == "Identity" ||
+                    (op == "Cast" && IntAttribute(node.node, "to", 0) == onnx::TensorProto::INT64);
+  return same ? absl::OkStatus() : Unimplemented("computes with numbers of rows");
+}
+
 }  // namespace
 
 absl::StatusOr<bool> ConvertRowNumbers(OnnxNode& node) {
@@ -442,7 +469,6 @@ absl::StatusOr<bool> ConvertRowNumbers(OnnxNode& node) {
     return Unimplemented("computes with numbers of rows");
   }
   RowNumbers rows = *node.graph.FindRowNumbers(node.node.input(at));
-  const Constant* const other = at > 1 ? nullptr : node.constant(1 - at);
   if (op == "Shape" && node.node.attribute_size() == 0) {
     const auto rank = static_cast<int64_t>(rows.dims.size());
     node.graph.Define(node.output(), IntConstant({rank}, rows.dims));
@@ -468,26 +494,7 @@ absl::StatusOr<bool> ConvertRowNumbers(OnnxNode& node) {
                                       : ScatterAtComputed(node, rows));
     return true;
   }
-  if (MoveRowNumbers(node, rows)) {
-    node.graph.SetRowNumbers(node.output(), std::move(rows));
-    return true;
-  }
-  constexpr int64_t kMostSteps = 1 << 16;
-  if (op == "Mul" && rows.plus.empty() && other != nullptr && !other->is_float &&
-      IsNumbers(other->dims) && other->elements() == 1 && other->dim(0).IsConst() &&
-      other->dim(0).value() >= 1 && other->dim(0).value() <= kMostSteps / rows.scale) {
-    rows.scale *= other->dim(0).value();
-  } else if (op == "Add" && rows.plus.empty() && other == nullptr && rows.dims.size() == 1) {
-    rows.plus = node.node.input(1 - at);
-  } else if (op == "Add" && PlusSeveral(node, 1 - at, rows)) {
-    rows.plus = node.node.input(1 - at);
-  } else if (op == "Add" && rows.beside.empty() && other != nullptr && !other->is_float) {
-    ASSIGN_OR_RETURN(rows.dims, BroadcastDims(rows.dims, other->dims));
-    rows.shape_only = true;
-  } else if (op != "Identity" &&
-             (op != "Cast" || IntAttribute(node.node, "to", 0) != onnx::TensorProto::INT64)) {
-    return Unimplemented("computes with numbers of rows");
-  }
+  if (!MoveRowNumbers(node, rows)) RETURN_IF_ERROR(Compute(node, at, rows));
   node.graph.SetRowNumbers(node.output(), std::move(rows));
   return true;
 }

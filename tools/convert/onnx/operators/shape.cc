@@ -216,23 +216,38 @@ absl::StatusOr<std::string> FullLike(OnnxNode& node, const OnnxValue& x,
   return node.graph.Full(wanted);
 }
 
-// Sets the node's output: the values side by side.
-absl::Status JoinValues(OnnxNode& node, std::vector<OnnxValue> values, int axis) {
-  const int rank = values[0].rank();
-  // The shape that all share beside the axis: what any of them has in full.
+// The shape that all share beside the axis along which they are joined: what any of them has in
+// full.
+absl::StatusOr<Dims> CommonDims(const std::vector<OnnxValue>& values) {
   Dims common = values[0].dims;
-  bool any_repeated = false;
   for (const OnnxValue& x : values) {
-    if (x.rank() != rank) {
+    if (x.dims.size() != common.size()) {
       return InvalidArgument("shapes ", DimsText(values[0].dims), " and ", DimsText(x.dims),
                              " have different ranks");
     }
-    for (int d = 0; d < rank; ++d) {
-      any_repeated |= node.graph.IsRepeated(x, d);
+    for (size_t d = 0; d < common.size(); ++d) {
       if (x.dims[d].IsAds()) common[d] = x.dims[d];
     }
   }
-  common = OneUserBesideAds(std::move(common));
+  return OneUserBesideAds(std::move(common));
+}
+
+// Whether the values are columns, some of the ads and some that the ads share.
+bool AreSharedColumns(OnnxNode& node, const std::vector<OnnxValue>& values, int axis,
+                      const Dims& common) {
+  if (common.size() != 2 || axis != 1 || !common[0].IsAds()) return false;
+  bool some_shared = false, some_per_ad = false;
+  for (const OnnxValue& x : values) {
+    const bool repeated = node.graph.IsRepeated(x, 0);
+    some_shared |= repeated || node.graph.IsRepeated(x, 1) || x.dims[0] != common[0];
+    some_per_ad |= !repeated && x.dims[0].IsAds();
+  }
+  return some_shared && some_per_ad;
+}
+
+// Sets the node's output: the values side by side.
+absl::Status JoinValues(OnnxNode& node, std::vector<OnnxValue> values, int axis) {
+  ASSIGN_OR_RETURN(Dims common, CommonDims(values));
   if (common[axis] == Dim::Users()) {
     // One row of each value, side by side behind the row that all have.
     for (OnnxValue& x : values) {
@@ -250,27 +265,20 @@ absl::Status JoinValues(OnnxNode& node, std::vector<OnnxValue> values, int axis)
     return absl::OkStatus();
   }
   for (const OnnxValue& x : values) {
-    for (int d = 0; d < rank; ++d) {
+    for (int d = 0; d < x.rank(); ++d) {
       const bool fits = d == axis || !common[d].IsAds() || !x.dims[d].IsConst();
       if (!fits)
         return ExampleRows(
             absl::StrCat("joins shapes ", DimsText(x.dims), " and ", DimsText(common)));
     }
   }
-  bool rows_differ = false;
-  for (const OnnxValue& x : values) rows_differ |= axis != 0 && x.dims[0] != common[0];
-  if (rank == 2 && axis == 1 && common[0].IsAds() && (any_repeated || rows_differ)) {
-    bool some_per_ad = false;
-    for (const OnnxValue& x : values)
-      some_per_ad |= !node.graph.IsRepeated(x, 0) && x.dims[0].IsAds();
-    if (some_per_ad) {
-      const std::string out = node.Top();
-      RETURN_IF_ERROR(JoinColumns(node.graph, values, node.name, out));
-      int64_t columns = 0;
-      for (const OnnxValue& x : values) columns += x.dims[1].value();
-      node.Set(out, {common[0], Dim::Of(columns)});
-      return absl::OkStatus();
-    }
+  if (AreSharedColumns(node, values, axis, common)) {
+    const std::string out = node.Top();
+    RETURN_IF_ERROR(JoinColumns(node.graph, values, node.name, out));
+    int64_t columns = 0;
+    for (const OnnxValue& x : values) columns += x.dims[1].value();
+    node.Set(out, {common[0], Dim::Of(columns)});
+    return absl::OkStatus();
   }
   std::vector<std::string> tensors;
   Dim total = Dim::Of(0);

@@ -100,7 +100,7 @@ Results TreeEnsemble(const Call& c) {
   if (!base.empty() && static_cast<int64_t>(base.size()) != outputs) {
     return Misfit(c, "another number of base values");
   }
-  constexpr int type = onnx::TensorProto::FLOAT;
+  constexpr int kType = onnx::TensorProto::FLOAT;
   std::vector<double> out(static_cast<size_t>(count), 0.0);
   for (int64_t x = 0; x < dims[0]; ++x) {
     RETURN_IF_ERROR(c.options.budget.Check());
@@ -108,15 +108,15 @@ Results TreeEnsemble(const Call& c) {
     for (const size_t root : e.roots) {
       ASSIGN_OR_RETURN(const size_t leaf, Reach(c, e, root, x));
       for (const auto& [to, weight] : e.weights[leaf]) {
-        sums[to] = c.Round(type, sums[to] + weight);
+        sums[to] = c.Round(kType, sums[to] + weight);
       }
     }
     for (size_t i = 0; i < static_cast<size_t>(outputs); ++i) {
       const double divided = mean ? sums[i] / static_cast<double>(e.roots.size()) : sums[i];
-      sums[i] = c.Round(type, divided + (base.empty() ? 0 : double{base[i]}));
+      sums[i] = c.Round(kType, divided + (base.empty() ? 0 : double{base[i]}));
     }
   }
-  return One(Floats(type, dims, std::move(out)));
+  return One(Floats(kType, dims, std::move(out)));
 }
 
 constexpr Operator kOperators[] = {{"TreeEnsembleRegressor", 1, &TreeEnsemble}};
