@@ -84,8 +84,12 @@ WatchLimits Watched(const ServerConfig& settings) {
 int MaxConnections(const ServerConfig& settings, const PortSecurity& security, Logger& logger) {
   const int64_t bytes = security.tls == nullptr ? kConnectionBytes : kTlsConnectionBytes;
   const auto quota = static_cast<int64_t>(settings.connections().memory_quota_bytes());
-  const int wanted = static_cast<int>(
-      std::min<int64_t>(settings.connections().max_connections(), quota / 2 / bytes));
+  const int stated = settings.connections().max_connections();
+  const int wanted = static_cast<int>(std::min<int64_t>(stated, quota / 2 / bytes));
+  if (wanted < stated) {
+    logger.Info("fewer connections than max_connections, for memory_quota_bytes",
+                {{"max_connections", stated}, {"connections", wanted}});
+  }
   const int64_t room = RoomForConnections().grpc;
   if (room >= wanted) return wanted;
   logger.Warning("fewer connections than max_connections, for lack of file descriptors",
