@@ -20,6 +20,15 @@ inline uint64_t HashKey(int64_t key) {
   return x ^ (x >> 33);
 }
 
+// HashKey backwards.
+inline int64_t KeyOfHash(uint64_t hash) {
+  uint64_t x = hash ^ (hash >> 33);
+  x *= 0x9cb4b2f8129337dbULL;  // 1 / 0xc4ceb9fe1a85ec53, modulo 2^64.
+  x ^= x >> 33;
+  x *= 0x4f74430c22a54005ULL;  // 1 / 0xff51afd7ed558ccd.
+  return static_cast<int64_t>(x ^ (x >> 33));
+}
+
 // Of a HashKey, for tables in memory: keys that somebody chose to meet in one place do not meet
 // there, because nobody knows the number of this process.
 inline uint64_t SecretHash(uint64_t hash) {

@@ -21,8 +21,6 @@ const char* RowOfAnother(int64_t id) {
   return reinterpret_cast<const char*>(&kIds[id == 0 ? 1 : 0]) + TableRows::kIdBytes;
 }
 
-bool IsRowOf(int64_t id, const char* row) { return TableRows::IdOf(row) == id; }
-
 // Writes the slots of `put` in the format of `base`.
 absl::Status Copy(const TableRows& put, const TableRows& base, TableDelta& delta) {
   RETURN_IF_ERROR(delta.slots.Resize(static_cast<size_t>(put.rows) * base.slot_bytes));
@@ -120,6 +118,7 @@ absl::StatusOr<std::shared_ptr<const TableOverlay>> TableOverlay::Beyond(
   for (const auto& [id, row] : folded.rows_) {
     if (Find(id) == nullptr) return FailedPrecondition("id ", id, " has no row to go back to");
   }
+  if (deltas_.empty()) return nullptr;
   const auto differs = [&](int64_t id, const char* row) {
     const char* const other = folded.Find(id);
     if (other == row) return false;

@@ -75,7 +75,7 @@ class TableOverlay {
   template <typename F>
   absl::Status ForEachRow(F row) const {
     for (const auto& [id, found] : rows_) {
-      if (TableRows::IdOf(found) != id) continue;
+      if (!IsRowOf(id, found)) continue;
       if (absl::Status status = row(id, found); !status.ok()) return status;
     }
     return absl::OkStatus();
@@ -90,6 +90,8 @@ class TableOverlay {
   int64_t bytes() const;
 
  private:
+  // Whether what is found for the id is its row: it was not dropped.
+  static bool IsRowOf(int64_t id, const char* row) { return TableRows::IdOf(row) == id; }
   // One delta for the entries for which `keep(id, row)` is true.  RESOURCE_EXHAUSTED.
   template <typename F>
   absl::StatusOr<std::shared_ptr<const TableDelta>> Join(F keep) const;

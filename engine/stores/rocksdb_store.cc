@@ -83,16 +83,11 @@ void WriteKey(int64_t id, char* to) {
   std::memcpy(to + 1, &big_endian, sizeof big_endian);
 }
 
-// The id of a key that WriteKey wrote: HashKey backwards.
-int64_t IdOfKey(const rdb::Slice& key) {
+// The id of a key that WriteKey wrote.
+int64_t ReadKey(const rdb::Slice& key) {
   uint64_t big_endian = 0;
   std::memcpy(&big_endian, key.data() + 1, sizeof big_endian);
-  uint64_t x = __builtin_bswap64(big_endian);
-  x ^= x >> 33;
-  x *= 0x9cb4b2f8129337dbULL;
-  x ^= x >> 33;
-  x *= 0x4f74430c22a54005ULL;
-  return static_cast<int64_t>(x ^ (x >> 33));
+  return KeyOfHash(__builtin_bswap64(big_endian));
 }
 
 class RocksdbStore final : public RowStore {
@@ -127,7 +122,7 @@ class RocksdbStore final : public RowStore {
     const std::unique_ptr<rdb::Iterator> at(db_->NewIterator(options));
     for (at->Seek("r"); at->Valid() && at->key().starts_with("r"); at->Next(), ++rows) {
       if (at->key().size() != kKeyBytes || at->value().size() != table_.row_bytes()) break;
-      const int64_t id = IdOfKey(at->key());
+      const int64_t id = ReadKey(at->key());
       digest.Add({reinterpret_cast<const char*>(&id), sizeof id});
       digest.Add({at->value().data(), at->value().size()});
       ASSIGN_OR_RETURN(float* const to, sink.NextRow());
@@ -317,7 +312,7 @@ absl::Status ReadRocksdb(const std::string& directory, RowSink& sink) {
 
 absl::StatusOr<RowReport> WriteRocksdb(const std::string& directory, RowSorter& rows,
                                        const WriteProgress& progress) {
-  const absl::Status there = AlreadyExists("exists; a directory is never written to again");
+  absl::Status there = AlreadyExists("exists; a directory is never written to again");
   std::error_code error;
   if (fs::exists(directory, error)) return there;
   ASSIGN_OR_RETURN(const RowReport report, rows.Finish());
