@@ -942,6 +942,13 @@ TEST_F(OnnxTest, RowsOfAllInputsAndOutputsAreTheAds) {
   EXPECT_THAT(report->outputs, ElementsAre("y [ads, 2, 2]"));
   EXPECT_THAT(report->notes,
               Contains("the 8 rows that all inputs and outputs have are as many as a request has"));
+  const auto named =
+      ConvertOnnx(dir_.Write("n.onnx", Model(X({"64", "4"}) + Out({"ads", "4"}) +
+                                             "node { op_type: 'Relu' input: 'x' output: 'y' }")
+                                           .SerializeAsString()),
+                  dir_.File("named/1"), {});
+  ASSERT_TRUE(named.ok()) << named.status();
+  EXPECT_THAT(named->outputs, ElementsAre("y [ads, 4]"));
 }
 
 TEST_F(OnnxTest, LevelsComeFromNamesAndFlags) {

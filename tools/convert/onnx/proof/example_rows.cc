@@ -77,7 +77,7 @@ class RowsFollower : public Rewriter {
   }
 
   // After Run: whether what was guessed fits, and every row has the score that it had alone.
-  bool Fits() const;
+  bool Fits() const override;
   // The choices that were made up to the first that did not fit.
   const std::vector<bool>& choices() const { return choices_; }
 
@@ -339,7 +339,7 @@ std::string RowsFollower::Around(const Node& node, const Sizes& sizes, size_t at
   const Sizes before(sizes.begin(), place), behind(place + 1, sizes.end());
   if (!before.empty()) parts.insert(parts.begin(), Integers(middle, before));
   if (!behind.empty()) parts.push_back(Integers(middle, behind));
-  const std::string all = Fresh(node.output(0));
+  std::string all = Fresh(node.output(0));
   SetInt(Add(node, "Concat", parts, all), "axis", 0);
   return all;
 }
@@ -375,7 +375,7 @@ std::optional<std::string> RowsFollower::WithRows(const Node& node, const std::s
   const auto steps = Progression(few, axis);
   if (!steps.has_value() || each != 1) return std::nullopt;
   const auto number = [&](int64_t value) {
-    const std::string one = Integers(node.output(0), {value}), scalar = Fresh(one);
+    std::string one = Integers(node.output(0), {value}), scalar = Fresh(one);
     AddOnAxis(node, "Squeeze", one, 0, scalar);
     return scalar;
   };
@@ -472,14 +472,10 @@ absl::Status FollowRows(onnx::GraphProto& graph, int64_t opset, int64_t rows,
   constexpr int kTries = 64;
   const auto deadline = std::chrono::steady_clock::now() + kTime;
   std::vector<bool> choices;
-  for (int i = 0; i < kTries; ++i) {
-    onnx::GraphProto followed = graph;
-    RowsFollower follower(followed, opset, rows, inputs, choices, deadline);
+  for (int i = 0; i < kTries && std::chrono::steady_clock::now() < deadline; ++i) {
+    RowsFollower follower(graph, opset, rows, inputs, choices, deadline);
     follower.Run();
-    if (follower.Fits()) {
-      graph.Swap(&followed);
-      return absl::OkStatus();
-    }
+    if (follower.Fits()) return absl::OkStatus();
     choices = follower.choices();
     while (!choices.empty() && choices.back()) choices.pop_back();
     if (choices.empty()) break;

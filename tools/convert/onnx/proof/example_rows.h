@@ -13,8 +13,8 @@
 namespace ulfd::convert {
 
 // The inputs, and what is computed of them, have as many rows as a request, where the export's
-// example had `rows`: sizes of Reshape and Expand follow them, and so do constants that meet them
-// and are a row that is repeated as often, or numbers of rows.  With `rows` rows the graph gives
+// example had `rows`.  Sizes of Reshape and Expand follow them.  So do constants that meet them, if
+// they are a row that is repeated as often, or numbers of rows.  With `rows` rows the graph gives
 // what it gave.  Which axis has rows is seen by running the example's graph beside the one that is
 // written, with more rows, node by node.  A size of 1 does not always tell; UNIMPLEMENTED if a
 // guess shows itself wrong.

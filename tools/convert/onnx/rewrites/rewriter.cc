@@ -39,7 +39,7 @@ bool Rewriter::Run() {
     if (!replaced) nodes_.DeleteSubrange(before, nodes_.size() - before);
     if (!replaced || Stays(node)) *nodes_.Add() = node;
   }
-  if (!changed) return false;
+  if (!changed || !Fits()) return false;
   graph_.mutable_node()->Swap(&nodes_);
   for (onnx::TensorProto& tensor : added_) *graph_.add_initializer() = std::move(tensor);
   DropUnread(graph_);

@@ -34,6 +34,8 @@ class Rewriter {
  protected:
   // Adds what says the same as the node; false: nothing does, and what was added is dropped.
   virtual bool Replace(const onnx::NodeProto& node) = 0;
+  // After all nodes: whether what was written takes their place.
+  virtual bool Fits() const { return true; }
   // Whether the node stays beside what says the same.
   virtual bool Stays(const onnx::NodeProto& /*node*/) const { return false; }
 
