@@ -10,8 +10,7 @@ from harness.certificates import Authority, read
 
 
 def _context(site, certificate=None, key=None, version=None):
-    context = ssl.create_default_context(cafile=site.scene.secrets["authority"])
-    context.set_alpn_protocols(["h2"])
+    context = site.tls_context()
     if certificate:
         context.load_cert_chain(certificate, key)
     if version == ssl.TLSVersion.TLSv1_2:
@@ -91,7 +90,7 @@ def strange(site):
     _handshakes(site, context)
 
 
-@attack("certificates: RSA of 16384 bits", "signed by nobody, dear to check", scene="mutual", seconds=5)
+@attack("certificates: RSA of 8192 bits", "signed by nobody, dear to check", scene="mutual", seconds=5)
 def large_keys(site):
     certificate, key = _self_signed(site, "rsa", ("rsa:8192",))
     site.begin()

@@ -122,10 +122,13 @@ class Site:
             raise
         return self.keep(connection)
 
+    def tls_context(self):
+        context = ssl.create_default_context(cafile=self.scene.secrets["authority"])
+        context.set_alpn_protocols(["h2"])
+        return context
+
     def tls(self, raw, context=None):
-        if context is None:
-            context = ssl.create_default_context(cafile=self.scene.secrets["authority"])
-            context.set_alpn_protocols(["h2"])
+        context = context or self.tls_context()
         return self.keep(context.wrap_socket(raw, server_hostname="localhost"))
 
     def wire(self, settings=b"", port=None, greet=True, over=None, receive_buffer=None, address=ADDRESS):

@@ -66,8 +66,7 @@ def announced_hellos(site):
 
 @attack("TLS: clients that all come back", "1500 connect and say hello at once; all must be let in", scene="guarded", seconds=9)
 def storm(site):
-    context = ssl.create_default_context(cafile=site.scene.secrets["authority"])
-    context.set_alpn_protocols(["h2"])
+    context = site.tls_context()
     clients = []
     for _ in range(1500):
         raw = site.tcp()
