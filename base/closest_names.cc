@@ -49,6 +49,7 @@ std::string DidYouMean(absl::string_view wrong, const std::vector<absl::string_v
                    [](const auto& a, const auto& b) { return a.first < b.first; });
   if (close.size() > 3) close.resize(3);
   std::vector<std::string> quoted;
+  quoted.reserve(close.size());
   for (const auto& [distance, name] : close) quoted.push_back(InQuotes(name));
   if (quoted.empty()) return "";
   return absl::StrCat("; did you mean ", absl::StrJoin(quoted, " or "), "?");

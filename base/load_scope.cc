@@ -21,8 +21,10 @@ namespace ulfd {
 namespace {
 
 // Trivial, so that operator new may look at it at any time of a thread's life.
+// NOLINTBEGIN(cppcoreguidelines-avoid-non-const-global-variables): of a thread.
 thread_local LoadScope* current = nullptr;
 thread_local uint32_t allocations = 0;
+// NOLINTEND(cppcoreguidelines-avoid-non-const-global-variables)
 
 }  // namespace
 

@@ -23,6 +23,7 @@ namespace ulfd {
 
 namespace {
 
+// NOLINTNEXTLINE(cppcoreguidelines-avoid-non-const-global-variables): of all mappings.
 std::atomic<bool> files_exceed_memory{false};
 
 // What all mapped files may take: the rest of the address space is the heap's and the stacks', and
@@ -35,6 +36,7 @@ uint64_t MostMappedBytes() {
 }
 
 std::mutex& MappingMutex() {
+  // NOLINTNEXTLINE(cppcoreguidelines-avoid-non-const-global-variables): of all mappings.
   static std::mutex* const mutex = new std::mutex();
   return *mutex;
 }
@@ -49,9 +51,11 @@ struct MappedFile::Watch {
   Watch* next = nullptr;
 
   // All there are.
+  // NOLINTBEGIN(cppcoreguidelines-avoid-non-const-global-variables): a handler has no object.
   static std::atomic<Watch*> list;
   static struct sigaction previous;
   static uintptr_t page_bytes;
+  // NOLINTEND(cppcoreguidelines-avoid-non-const-global-variables)
 
   // Only what may be called in a handler: atomics and system calls.
   static void OnBusError(int signal, siginfo_t* info, void*) {
@@ -65,6 +69,7 @@ struct MappedFile::Watch {
       watch->bad.compare_exchange_strong(none, at - begin);
       // All that follows, in one piece: a piece for each page would be too many for the kernel.
       const uintptr_t page = at / page_bytes * page_bytes;
+      // NOLINTNEXTLINE(performance-no-int-to-ptr): a page.
       void* const zeros = mmap(reinterpret_cast<void*>(page), end - page, PROT_READ,
                                MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0);
       errno = saved_errno;
@@ -99,8 +104,9 @@ struct MappedFile::Watch {
       const uintptr_t begin = w->begin.load(), end = w->end.load();
       if (end == 0) continue;
       // Huge pages are read as a whole, whatever else is said.
-      madvise(reinterpret_cast<void*>(begin), end - begin, MADV_NOHUGEPAGE);
-      madvise(reinterpret_cast<void*>(begin), end - begin, MADV_RANDOM);
+      auto* const pages = reinterpret_cast<void*>(begin);  // NOLINT(performance-no-int-to-ptr)
+      madvise(pages, end - begin, MADV_NOHUGEPAGE);
+      madvise(pages, end - begin, MADV_RANDOM);
     }
   }
 
@@ -114,9 +120,11 @@ struct MappedFile::Watch {
   }
 };
 
+// NOLINTBEGIN(cppcoreguidelines-avoid-non-const-global-variables): a handler has no object.
 std::atomic<MappedFile::Watch*> MappedFile::Watch::list{nullptr};
 struct sigaction MappedFile::Watch::previous = {};
 uintptr_t MappedFile::Watch::page_bytes = 4096;
+// NOLINTEND(cppcoreguidelines-avoid-non-const-global-variables)
 
 MappedFile::Watch* MappedFile::StartWatch(const char* data, size_t size) {
   if (Watch::list.load() == nullptr) Watch::InstallHandler();
@@ -200,6 +208,7 @@ bool MappedFilesExceedMemory() { return files_exceed_memory.load(std::memory_ord
 void StartReading(const void* from, size_t bytes) {
   static const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
   const uintptr_t at = reinterpret_cast<uintptr_t>(from), begin = at / page * page;
+  // NOLINTNEXTLINE(performance-no-int-to-ptr): a page.
   madvise(reinterpret_cast<void*>(begin), at + bytes - begin, MADV_WILLNEED);
 }
 

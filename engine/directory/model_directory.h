@@ -76,7 +76,7 @@ absl::StatusOr<std::string> PathWithin(absl::string_view root, absl::string_view
 struct EpochMark {
   int64_t epoch = 0;
   std::string mark;  // Changes when its _SUCCESS is written again.
-  auto operator<=>(const EpochMark&) const = default;
+  auto operator<=>(const EpochMark&) const = default;  // NOLINT(modernize-use-nullptr): no pointer.
 };
 
 // The directory of the table's rows in RocksDB; "" if they lie elsewhere.  `root`, `base`: as for

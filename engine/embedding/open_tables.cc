@@ -18,6 +18,7 @@ struct OpenTables {
 };
 
 OpenTables& Open() {
+  // NOLINTNEXTLINE(cppcoreguidelines-avoid-non-const-global-variables): of the process.
   static OpenTables* const open = new OpenTables();
   return *open;
 }

@@ -45,7 +45,8 @@ class PerfectHash {
   // A key that no pilot places, and its slot.
   struct Displaced {
     uint64_t hash = 0, slot = 0;
-    auto operator<=>(const Displaced&) const = default;
+    auto operator<=>(const Displaced&) const =
+        default;  // NOLINT(modernize-use-nullptr): no pointer.
   };
   // One that was built before.  `pilots` are shape.buckets() bytes and outlive it.
   // INVALID_ARGUMENT for a slot that there is not.  REQUIRES: IsSound(shape).

@@ -177,7 +177,7 @@ class LookupPass {
     const auto holds = static_cast<uintptr_t>(held);
     const uintptr_t found = reinterpret_cast<uintptr_t>(row) & -holds;
     const uintptr_t missing = reinterpret_cast<uintptr_t>(stand_in) & (holds - 1);
-    row = reinterpret_cast<const void*>(found | missing);
+    row = reinterpret_cast<const void*>(found | missing);  // NOLINT(performance-no-int-to-ptr)
     return static_cast<int64_t>(1 - holds);
   }
 

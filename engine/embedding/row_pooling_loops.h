@@ -12,6 +12,8 @@
 #include "engine/embedding/row_pooling.h"
 #include "engine/embedding/row_values.h"
 
+// Built once per instruction set; products of lanes are small.
+// NOLINTBEGIN(misc-definitions-in-headers,bugprone-implicit-widening-of-multiplication-result)
 namespace ulfd::engine {
 namespace {  // Every instruction set needs copies of its own.
 
@@ -88,6 +90,7 @@ template <typename Values>
 inline const void* OrNothing(const void* row) {
   const auto nothing = reinterpret_cast<uintptr_t>(kNothing<Values>.words);
   const auto missing = static_cast<uintptr_t>(row == nullptr);
+  // NOLINTNEXTLINE(performance-no-int-to-ptr): without a branch.
   return reinterpret_cast<const void*>(reinterpret_cast<uintptr_t>(row) | (nothing & -missing));
 }
 
@@ -216,5 +219,6 @@ constexpr RowPoolings kRowPoolings = {kPooling<Fp32Values>, kPooling<Fp16Values>
 
 }  // namespace
 }  // namespace ulfd::engine
+// NOLINTEND(misc-definitions-in-headers,bugprone-implicit-widening-of-multiplication-result)
 
 #endif  // ULFD_ENGINE_EMBEDDING_ROW_POOLING_LOOPS_H_

@@ -6,6 +6,8 @@
 #include <cstddef>
 #include <cstdint>
 
+// Built once per instruction set.
+// NOLINTBEGIN(misc-definitions-in-headers)
 namespace ulfd::engine {
 namespace {  // Every instruction set needs copies of its own.
 
@@ -93,5 +95,6 @@ struct Int8Values {
 
 }  // namespace
 }  // namespace ulfd::engine
+// NOLINTEND(misc-definitions-in-headers)
 
 #endif  // ULFD_ENGINE_EMBEDDING_ROW_VALUES_H_

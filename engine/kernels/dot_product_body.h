@@ -6,6 +6,8 @@
 #include "engine/kernels/math_body.h"
 #include "engine/kernels/table.h"
 
+// Built once per instruction set.
+// NOLINTBEGIN(misc-definitions-in-headers)
 namespace ulfd::engine {
 namespace {
 
@@ -35,6 +37,24 @@ template <int kCount>
       sums[j] = Vec::Fma(Vec::Broadcast(from + i * step + j * between), v, sums[j]);
     }
   }
+}
+
+// Makes of each of the `keys` logits of a lane its share, times the sum of all that it returns.
+Vec ExpOfLogits(float* p, int64_t keys, Vec most) {
+  constexpr int64_t kLanes = Vec::kLanes;
+  Vec total = Vec::Zero();
+  int64_t key = 0;
+  for (; key + 2 <= keys; key += 2) {
+    const Two e = ExpOfNegative(Two::Load(p + key * kLanes) - Two{most, most});
+    e.Store(p + key * kLanes);
+    total = total + e.a + e.b;
+  }
+  if (key < keys) {
+    const Vec e = ExpOfNegative(Vec::Load(p + key * kLanes) - most);
+    e.Store(p + key * kLanes);
+    total = total + e;
+  }
+  return total;
 }
 
 // A query in each lane: nothing is summed across lanes, and no matrix is laid out anew.  `scratch`
@@ -77,19 +97,7 @@ void DotProductAttention(const DotProductArgs& a, float* scratch) {
       SumVectors<kCount>(a.k.data + key * a.k.step, a.k.column, a.k.step, q, a.width, sums);
       for (int j = 0; j < kCount; ++j) keep(sums[j], key + j);
     });
-    Vec total = Vec::Zero();
-    int64_t key = 0;
-    for (; key + 2 <= a.keys; key += 2) {
-      const Two e = ExpOfNegative(Two::Load(p + key * kLanes) - Two{most, most});
-      e.Store(p + key * kLanes);
-      total = total + e.a + e.b;
-    }
-    if (key < a.keys) {
-      const Vec e = ExpOfNegative(Vec::Load(p + key * kLanes) - most);
-      e.Store(p + key * kLanes);
-      total = total + e;
-    }
-    const Vec inverse = Vec::Set(1.0f) / total;
+    const Vec inverse = Vec::Set(1.0f) / ExpOfLogits(p, a.keys, most);
     const auto write = [&](Vec sum, int64_t c) {
       float y[kLanes];
       (sum * inverse).Store(y);
@@ -106,5 +114,6 @@ void DotProductAttention(const DotProductArgs& a, float* scratch) {
 
 }  // namespace
 }  // namespace ulfd::engine
+// NOLINTEND(misc-definitions-in-headers)
 
 #endif  // ULFD_ENGINE_KERNELS_DOT_PRODUCT_BODY_H_

@@ -7,6 +7,8 @@
 #include "engine/kernels/math_body.h"
 #include "engine/kernels/table.h"
 
+// Built once per instruction set; products of lanes are small.
+// NOLINTBEGIN(misc-definitions-in-headers,bugprone-implicit-widening-of-multiplication-result)
 namespace ulfd::engine {
 namespace {
 
@@ -481,5 +483,6 @@ float Dot(const float* a, const float* b, int64_t n) {
 
 }  // namespace
 }  // namespace ulfd::engine
+// NOLINTEND(misc-definitions-in-headers,bugprone-implicit-widening-of-multiplication-result)
 
 #endif  // ULFD_ENGINE_KERNELS_ELEMENTWISE_BODY_H_

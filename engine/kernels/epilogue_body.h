@@ -8,6 +8,8 @@
 #include "engine/kernels/table.h"
 #include "engine/kernels/types.h"
 
+// Built once per instruction set.
+// NOLINTBEGIN(misc-definitions-in-headers)
 namespace ulfd::engine {
 namespace {
 
@@ -130,5 +132,6 @@ void FinishInPlace(const Epilogue& e, float* y, int64_t y_stride, int64_t rows, 
 
 }  // namespace
 }  // namespace ulfd::engine
+// NOLINTEND(misc-definitions-in-headers)
 
 #endif  // ULFD_ENGINE_KERNELS_EPILOGUE_BODY_H_

@@ -14,6 +14,8 @@
 #include "engine/kernels/table.h"
 #include "engine/kernels/types.h"
 
+// Built once per instruction set; products of lanes are small.
+// NOLINTBEGIN(misc-definitions-in-headers,bugprone-implicit-widening-of-multiplication-result)
 namespace ulfd::engine {
 namespace {
 
@@ -547,5 +549,6 @@ void FcRows(const FcArgs& a) {
 
 }  // namespace
 }  // namespace ulfd::engine
+// NOLINTEND(misc-definitions-in-headers,bugprone-implicit-widening-of-multiplication-result)
 
 #endif  // ULFD_ENGINE_KERNELS_FC_BODY_H_

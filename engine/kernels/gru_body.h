@@ -6,6 +6,8 @@
 #include "engine/kernels/math_body.h"
 #include "engine/kernels/types.h"
 
+// Built once per instruction set.
+// NOLINTBEGIN(misc-definitions-in-headers)
 namespace ulfd::engine {
 namespace {
 
@@ -44,5 +46,6 @@ void GruCell(const float* x, const float* g, const float* bias, float* h, int64_
 
 }  // namespace
 }  // namespace ulfd::engine
+// NOLINTEND(misc-definitions-in-headers)
 
 #endif  // ULFD_ENGINE_KERNELS_GRU_BODY_H_

@@ -9,6 +9,8 @@
 #include <immintrin.h>
 #endif
 
+// Built once per instruction set; products of lanes are small.
+// NOLINTBEGIN(misc-definitions-in-headers,bugprone-implicit-widening-of-multiplication-result)
 namespace ulfd::engine {
 namespace {
 
@@ -79,5 +81,6 @@ void HashBytes(const void* data, int64_t bytes, const uint32_t* key, uint64_t* s
 
 }  // namespace
 }  // namespace ulfd::engine
+// NOLINTEND(misc-definitions-in-headers,bugprone-implicit-widening-of-multiplication-result)
 
 #endif  // ULFD_ENGINE_KERNELS_HASH_BODY_H_

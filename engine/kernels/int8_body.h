@@ -6,6 +6,8 @@
 
 #include "engine/kernels/fc_body.h"
 
+// Built once per instruction set.
+// NOLINTBEGIN(misc-definitions-in-headers)
 namespace ulfd::engine {
 namespace {
 
@@ -61,5 +63,6 @@ constexpr LowTable kTable = {.fc = &FcRows, .round = &Round, .pair_rows = nullpt
 
 }  // namespace
 }  // namespace ulfd::engine
+// NOLINTEND(misc-definitions-in-headers)
 
 #endif  // ULFD_ENGINE_KERNELS_INT8_BODY_H_

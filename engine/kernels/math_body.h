@@ -5,6 +5,8 @@
 
 #include "engine/kernels/types.h"
 
+// Built once per instruction set.
+// NOLINTBEGIN(misc-definitions-in-headers)
 namespace ulfd::engine {
 namespace {
 
@@ -323,5 +325,6 @@ template <Activation::Kind kKind, class T, class LoadFn>
 
 }  // namespace
 }  // namespace ulfd::engine
+// NOLINTEND(misc-definitions-in-headers)
 
 #endif  // ULFD_ENGINE_KERNELS_MATH_BODY_H_

@@ -10,11 +10,13 @@
 namespace ulfd::engine {
 namespace {
 
+// NOLINTBEGIN(cppcoreguidelines-avoid-non-const-global-variables): of this machine.
 Mutex found_mu;
 std::map<std::string, bool>& Found() ABSL_EXCLUSIVE_LOCKS_REQUIRED(found_mu) {
   static auto& found = *new std::map<std::string, bool>;
   return found;
 }
+// NOLINTEND(cppcoreguidelines-avoid-non-const-global-variables)
 
 double Seconds(absl::FunctionRef<void()> run, int times) {
   const auto begin = std::chrono::steady_clock::now();

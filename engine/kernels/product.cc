@@ -110,7 +110,7 @@ absl::Status Product::Choose(Backend backend, int64_t rows) {
     return absl::OkStatus();
   }
   // A call of oneDNN costs as much as so small a product.
-  constexpr int64_t kWorthMeasuring = 16 * 1024;
+  constexpr int64_t kWorthMeasuring = 16 << 10;
   if (backend == Backend::kAuto &&
       (k_ * n_ < kWorthMeasuring ||
        !FoundOnce(KeyOf("onednn", rows), [&] { return OneDnnIsFaster(rows); }))) {

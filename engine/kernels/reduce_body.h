@@ -8,6 +8,8 @@
 #include "engine/kernels/table.h"
 #include "engine/kernels/transpose_body.h"
 
+// Built once per instruction set.
+// NOLINTBEGIN(misc-definitions-in-headers)
 namespace ulfd::engine {
 namespace {
 
@@ -221,5 +223,6 @@ void BestPlaces(bool smallest, const float* x, float* places, int64_t outer, int
 
 }  // namespace
 }  // namespace ulfd::engine
+// NOLINTEND(misc-definitions-in-headers)
 
 #endif  // ULFD_ENGINE_KERNELS_REDUCE_BODY_H_

@@ -5,6 +5,8 @@
 
 #include "engine/kernels/table.h"
 
+// Built once per instruction set.
+// NOLINTBEGIN(misc-definitions-in-headers)
 namespace ulfd::engine {
 namespace {
 
@@ -73,5 +75,6 @@ void RowProducts(const float* a, int64_t m, const float* b, int64_t n, int64_t k
 
 }  // namespace
 }  // namespace ulfd::engine
+// NOLINTEND(misc-definitions-in-headers)
 
 #endif  // ULFD_ENGINE_KERNELS_ROW_PRODUCTS_BODY_H_

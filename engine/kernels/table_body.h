@@ -3,6 +3,8 @@
 #ifndef ULFD_ENGINE_KERNELS_TABLE_BODY_H_
 #define ULFD_ENGINE_KERNELS_TABLE_BODY_H_
 
+// Built once per instruction set.
+// NOLINTBEGIN(misc-definitions-in-headers)
 namespace ulfd::engine {
 namespace {
 
@@ -48,5 +50,6 @@ constexpr KernelTable kTable = {
 
 }  // namespace
 }  // namespace ulfd::engine
+// NOLINTEND(misc-definitions-in-headers)
 
 #endif  // ULFD_ENGINE_KERNELS_TABLE_BODY_H_

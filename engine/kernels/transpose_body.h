@@ -7,6 +7,8 @@
 
 #include "engine/kernels/table.h"
 
+// Built once per instruction set.
+// NOLINTBEGIN(misc-definitions-in-headers)
 namespace ulfd::engine {
 namespace {
 
@@ -97,5 +99,6 @@ void Transpose(const float* from, int64_t from_step, int64_t rows, int64_t colum
 
 }  // namespace
 }  // namespace ulfd::engine
+// NOLINTEND(misc-definitions-in-headers)
 
 #endif  // ULFD_ENGINE_KERNELS_TRANSPOSE_BODY_H_

@@ -15,7 +15,7 @@
 
 namespace ulfd::model::v1 {
 class ModelManifest;
-}
+}  // namespace ulfd::model::v1
 
 namespace ulfd::engine {
 

@@ -47,7 +47,7 @@ int64_t WorkspaceBytes(const Schedule& schedule) {
 
 absl::Status CheckStatedLevels(const Graph& graph, absl::Span<const InputStatement> statements,
                                const GraphSpecs& specs) {
-  const absl::Status status = InferWithNumbers(graph, specs);
+  absl::Status status = InferWithNumbers(graph, specs);
   if (status.ok()) return status;
   for (const InputStatement& statement : statements) {
     const TensorSpec& stated = specs[statement.input];

@@ -543,7 +543,7 @@ absl::Status Model::RunWarmup(int64_t ads, const RunOptions& options, Workspace&
   for (const NamedTensor& input : inputs) most = std::max(most, input.tensor.bytes());
   std::vector<char> zeros(most, '\0');
   for (NamedTensor& input : inputs) input.tensor.data = zeros.data();
-  const absl::Status status = Run(inputs, made_up, workspace, result);
+  absl::Status status = Run(inputs, made_up, workspace, result);
   const bool guessed =
       std::any_of(info().inputs.begin(), info().inputs.end(), [](const InputInfo& input) {
         return input.used && input.feature < 0 && input.level == Level::kAd && !input.stated;

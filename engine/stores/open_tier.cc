@@ -38,6 +38,7 @@ RowTierOptions OptionsOf(const pb::TableStore& store) {
 class OpenTiers {
  public:
   static OpenTiers& Get() {
+    // NOLINTNEXTLINE(cppcoreguidelines-avoid-non-const-global-variables): of the process.
     static OpenTiers* const tiers = new OpenTiers();
     return *tiers;
   }

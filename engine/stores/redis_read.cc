@@ -173,7 +173,7 @@ class ClusterRead {
   }
 
   absl::Status Advance(Link& link) {
-    const absl::Status moved = link.connection->Advance();
+    absl::Status moved = link.connection->Advance();
     while (!link.awaited.empty()) {
       absl::StatusOr<RedisReply> reply = link.connection->Next();
       if (!reply.ok()) return reply.status();

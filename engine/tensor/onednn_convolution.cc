@@ -294,7 +294,7 @@ class Primitives final : public Convolution {
     {
       const MutexLock lock(mu_);
       for (const auto& weights : laid_out_) {
-        const std::shared_ptr<const LaidOutWeights> held = weights.lock();
+        std::shared_ptr<const LaidOutWeights> held = weights.lock();
         if (held != nullptr && held->desc == desc) return held;
       }
     }

@@ -77,7 +77,7 @@ std::vector<To> ConvertAll(const char* bytes, size_t count) {
   for (size_t i = 0; i < count; ++i) {
     const From value = Load<From>(bytes, i);
     if constexpr (std::is_integral_v<From> || !std::is_integral_v<To>) {
-      to[i] = static_cast<To>(value);
+      to[i] = static_cast<To>(value);  // NOLINT(bugprone-signed-char-misuse): numbers.
     } else if constexpr (std::is_same_v<From, double>) {
       to[i] = Truncate(value);
     } else {

@@ -344,7 +344,7 @@ absl::Status WriteNpz(const std::string& path, const NpzArrays& arrays) {
   if (zip_close(zip.get()) != 0) {
     return absl::UnknownError(absl::StrCat(path, ": ", zip_strerror(zip.get())));
   }
-  zip.release();  // Freed by zip_close.
+  static_cast<void>(zip.release());  // Freed by zip_close.
   return Save(archive, path);
 }
 

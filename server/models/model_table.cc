@@ -262,11 +262,11 @@ std::vector<std::string> ModelTable::LabelsOf(const std::string& name, int64_t v
   return labels;
 }
 
-ModelEntry& ModelTable::Replace(ModelConfig config, bool configured,
+ModelEntry& ModelTable::Replace(const ModelConfig& config, bool configured,
                                 std::vector<ModelHandle>& withdrawn) {
   Erase(config.name, withdrawn);
   states_.erase(config.name);
-  return Add(std::move(config), configured);
+  return Add(config, configured);
 }
 
 void ModelTable::Erase(const std::string& name, std::vector<ModelHandle>& withdrawn) {

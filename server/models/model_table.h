@@ -79,7 +79,8 @@ class ModelTable {
   // How a model that is only found in the repository is configured.
   ModelConfig FoundConfig(const std::string& name) const;
   // An entry that knows nothing yet; the handles of the one that it replaces go to `withdrawn`.
-  ModelEntry& Replace(ModelConfig config, bool configured, std::vector<ModelHandle>& withdrawn);
+  ModelEntry& Replace(const ModelConfig& config, bool configured,
+                      std::vector<ModelHandle>& withdrawn);
   void Erase(const std::string& name, std::vector<ModelHandle>& withdrawn);
 
  private:

@@ -189,7 +189,7 @@ std::string VersionWatch::error() const {
   }
   if (!failure_.ok()) return std::string(failure_.message());
   if (!differs()) {
-    const std::string error = EpochError();
+    std::string error = EpochError();
     const bool held = error.empty() && epoch_limit_.has_value() && !epochs_.empty() &&
                       epochs_.back().epoch > epoch_limit_->epoch;
     if (!held) return error;

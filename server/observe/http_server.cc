@@ -140,6 +140,7 @@ absl::StatusOr<std::unique_ptr<HttpServer>> HttpServer::Create(const std::string
       new HttpServer(std::move(socket), std::move(pages), std::move(service), limits));
 }
 
+// NOLINTNEXTLINE(performance-unnecessary-value-param): the pages are moved out of it.
 HttpServer::HttpServer(ListeningSocket socket, Pages pages, Service service, const Limits& limits)
     : socket_(std::move(socket)),
       service_(std::move(service)),

@@ -16,7 +16,7 @@ namespace spdlog {
 class logger;
 namespace sinks {
 class sink;
-}
+}  // namespace sinks
 }  // namespace spdlog
 
 namespace ulfd::server {

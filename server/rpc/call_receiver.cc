@@ -199,7 +199,7 @@ grpc::Status RpcCall::Read(grpc::ByteBuffer& bytes, const MessageScan& scan,
   Forget();
   receiver_.ledger().Receive(connection_, static_cast<int64_t>(bytes.Length()));
   MessagePrice price;
-  const grpc::Status priced = PriceMessage(bytes, scan, receiver_.options().message, price);
+  grpc::Status priced = PriceMessage(bytes, scan, receiver_.options().message, price);
   if (priced.error_code() == grpc::StatusCode::UNIMPLEMENTED) {
     context_.AddTrailingMetadata("grpc-accept-encoding", "identity");
   }

@@ -46,6 +46,7 @@ class CallEvent {
 
 // The event that calls a member function.
 template <typename Owner, void (Owner::*kStep)(bool ok)>
+// NOLINTNEXTLINE(cppcoreguidelines-virtual-class-destructor): final, and a member.
 class StepEvent final : public CallEvent {
  public:
   explicit StepEvent(Owner& owner) : owner_(owner) {}
@@ -160,6 +161,7 @@ class CallReceiver {
 
 // A call that is to come or under way.  Belongs to the receiver: it is gone once it is over on both
 // sides and every step that was begun has ended.
+// NOLINTNEXTLINE(cppcoreguidelines-virtual-class-destructor): it ends itself.
 class RpcCall {
  public:
   RpcCall(const RpcCall&) = delete;
@@ -324,8 +326,7 @@ class UnaryCall final : public RpcCall {
   // response(), which is empty afterwards.
   grpc::Status Serialize(grpc::ByteBuffer& bytes) {
     bool own = false;
-    const grpc::Status written =
-        grpc::SerializationTraits<Response>::Serialize(response_, &bytes, &own);
+    grpc::Status written = grpc::SerializationTraits<Response>::Serialize(response_, &bytes, &own);
     Response().Swap(&response_);  // The call may wait for the client for long.
     return written;
   }

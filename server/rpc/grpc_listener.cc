@@ -161,6 +161,7 @@ bool GrpcListener::Serve(grpc::ServerBuilder& builder, const ServerConfig& setti
     reflection_ = std::make_unique<ReflectionService>();
     all.push_back(reflection_.get());
     std::vector<std::string> names;
+    names.reserve(all.size());
     for (const RpcService* service : all) names.emplace_back(service->full_name());
     reflection_->set_services(std::move(names));
   }

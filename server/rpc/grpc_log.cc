@@ -15,6 +15,7 @@ namespace ulfd::server {
 namespace {
 
 // gRPC takes a function without an argument of ours.
+// NOLINTNEXTLINE(cppcoreguidelines-avoid-non-const-global-variables)
 std::atomic<Logger*> current{nullptr};
 
 LineLimit& Limit() {

@@ -11,6 +11,7 @@
 namespace ulfd::server {
 namespace {
 
+// NOLINTNEXTLINE(cppcoreguidelines-avoid-non-const-global-variables): its name says it.
 thread_local int64_t of_thread = 0;
 
 int64_t SizeOf(void* memory) { return static_cast<int64_t>(malloc_usable_size(memory)); }

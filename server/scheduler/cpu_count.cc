@@ -68,6 +68,7 @@ std::vector<int> SpreadOverCores(const std::string& root, const std::vector<int>
   }
   std::sort(order.begin(), order.end());
   std::vector<int> result;
+  result.reserve(order.size());
   for (const auto& [turn, cpu] : order) result.push_back(cpu);
   return result;
 }

@@ -116,7 +116,7 @@ absl::Status ScoreCall::Admit(const absl::StatusOr<ModelChoice>& choice) {
   series_ = context_.metrics.For(*handle_);
   rows_ = CountRows(*handle_->model, context_.limits);
   if (context_.client_quota != nullptr) {
-    const absl::Status booked = context_.client_quota->Acquire(terms_.client, rows_);
+    absl::Status booked = context_.client_quota->Acquire(terms_.client, rows_);
     if (!booked.ok()) {
       CountRefusal(booked);
       return booked;
@@ -127,7 +127,7 @@ absl::Status ScoreCall::Admit(const absl::StatusOr<ModelChoice>& choice) {
 }
 
 absl::Status ScoreCall::Queue() {
-  const absl::Status submitted = context_.scheduler.Submit(this);
+  absl::Status submitted = context_.scheduler.Submit(this);
   if (!submitted.ok()) CountRefusal(submitted);
   return submitted;
 }
@@ -135,7 +135,7 @@ absl::Status ScoreCall::Queue() {
 absl::Status ScoreCall::StartLookup() {
   const engine::Model& model = *handle_->model;
   // What would be refused is not decoded.
-  const absl::Status may_queue = context_.scheduler.Check(this);
+  absl::Status may_queue = context_.scheduler.Check(this);
   if (!may_queue.ok()) {
     CountRefusal(may_queue);
     return may_queue;
@@ -153,7 +153,7 @@ absl::Status ScoreCall::StartLookup() {
     const auto left = terms_.deadline - queued_ - lane()->cost().Predict(1, rows_);
     fetch_deadline_ = std::min(fetch_deadline_, queued_ + left / 2);
   }
-  const absl::Status submitted = context_.lookups->Submit(this);
+  absl::Status submitted = context_.lookups->Submit(this);
   if (!submitted.ok()) CountRefusal(submitted);
   return submitted;
 }

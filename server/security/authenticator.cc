@@ -36,7 +36,7 @@ absl::Status Authenticator::Check(const CallFacts& call) const {
   std::vector<std::string> names = call.certificate_names;
   if (tokens_ != nullptr) {
     names.assign(1, "");
-    const absl::Status status = FindToken(call, names[0]);
+    absl::Status status = FindToken(call, names[0]);
     if (!status.ok()) {
       unauthenticated_.fetch_add(1, std::memory_order_relaxed);
       return status;

@@ -231,6 +231,7 @@ void AdminService::ReloadRepository(ReloadCall& call) {
 
 template <typename Request, typename Response>
 void AdminService::Apply(Call<Request, Response>& call,
+                         // NOLINTNEXTLINE(performance-unnecessary-value-param): it is moved.
                          std::function<absl::StatusOr<ModelChange>()> make) {
   const auto pending = std::make_shared<Change>(call);
   {

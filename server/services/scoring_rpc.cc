@@ -156,6 +156,7 @@ class ScoringRpc final : public ScoreCall {
   }
   void Finish(const absl::Status& status) override {
     const auto carrier = std::move(carrier_);
+    // NOLINTNEXTLINE(performance-unnecessary-copy-initialization): `status` may be of what goes.
     const absl::Status answer = status;
     delete this;  // It refers to the request, which may go as soon as the call has ended.
     carrier->Finish(answer);

@@ -34,6 +34,7 @@ absl::Status CannotStart(const std::string& program, int error) {
 // Starts the program with `errors` as its stderr; 0 or errno.
 int Spawn(std::vector<std::string>& argv, int errors, pid_t& pid) {
   std::vector<char*> words;
+  words.reserve(argv.size() + 1);
   for (std::string& word : argv) words.push_back(word.data());
   words.push_back(nullptr);
   posix_spawn_file_actions_t files;

@@ -6,6 +6,8 @@
 namespace ulfd::tools {
 namespace {
 
+// A signal handler has no object.
+// NOLINTNEXTLINE(cppcoreguidelines-avoid-non-const-global-variables)
 volatile std::sig_atomic_t interrupted = 0;
 void OnSignal(int) { interrupted = 1; }
 

@@ -117,7 +117,7 @@ absl::Status WriteRequests(const std::vector<std::string>& files, const std::str
   ASSIGN_OR_RETURN(auto writer, recording::RecordingWriter::Create(path));
   int64_t requests = 0;
   recording::Damage damage;
-  const absl::Status written = ForEachRecording(
+  absl::Status written = ForEachRecording(
       files,
       [&](recording::Recording& record) {
         ++requests;

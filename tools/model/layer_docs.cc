@@ -73,6 +73,7 @@ std::string FieldText(const FieldDescriptor& field) {
   if (field.message_type() != nullptr) type = field.message_type()->name();
   if (const google::protobuf::EnumDescriptor* choice = field.enum_type(); choice != nullptr) {
     std::vector<std::string> names;
+    names.reserve(static_cast<size_t>(choice->value_count()));
     for (int i = 0; i < choice->value_count(); ++i) names.push_back(choice->value(i)->name());
     type = absl::StrJoin(names, " | ");
   }

@@ -142,7 +142,7 @@ absl::Status NewEpoch::Lock() {
   while (true) {
     const int fd = open(lock_path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
     if (fd < 0 || flock(fd, LOCK_EX) != 0) {
-      const absl::Status status = absl::ErrnoToStatus(errno, "cannot lock " + lock_path_);
+      absl::Status status = absl::ErrnoToStatus(errno, "cannot lock " + lock_path_);
       if (fd >= 0) close(fd);
       return status;
     }
@@ -301,6 +301,12 @@ absl::Status Compare(const EmbeddingTable& from, const EmbeddingTable& to, Row p
   return to.Check();
 }
 
+absl::Status Begin(const std::string& path, const EmbeddingTable& table,
+                   std::optional<engine::TableFileWriter>& writer) {
+  writer.emplace(path, engine::TableFileOptions{.format = table.format()});
+  return writer->Begin(table.dim(), table.rows());
+}
+
 }  // namespace
 
 absl::Status PushDelta(const PushOptions& options, absl::Span<const std::string> parts) {
@@ -342,10 +348,7 @@ absl::Status DiffTables(const std::string& from, const std::string& to, const st
       [&](int64_t id, const char* row, bool is_new) {
         ++(is_new ? added : changed);
         if (prefix.empty()) return absl::OkStatus();
-        if (!writer.has_value()) {
-          writer.emplace(put_path, engine::TableFileOptions{.format = after->format()});
-          RETURN_IF_ERROR(writer->Begin(after->dim(), after->rows()));
-        }
+        if (!writer.has_value()) RETURN_IF_ERROR(Begin(put_path, *after, writer));
         return writer->CommitEncoded(id, row);
       },
       [&](int64_t id) {

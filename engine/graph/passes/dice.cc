@@ -211,22 +211,25 @@ absl::Status Fuse(GraphEditor& editor, int sigmoid, ValueId x, std::vector<Affin
                         std::move(text));
 }
 
+// Of a sigmoid: with what is before it, if that is affine, or of its input.
+absl::Status FuseSigmoid(GraphEditor& editor, int sigmoid, bool& done) {
+  const ValueId z = editor.node(sigmoid).inputs[0];
+  const int before = editor.Producer(z);
+  const std::optional<Link> link = before < 0 ? std::nullopt : AsLink(editor, before);
+  if (link.has_value()) {
+    std::vector<Affine> columns(link->period);
+    Apply(editor, *link, columns);
+    RETURN_IF_ERROR(Fuse(editor, sigmoid, link->x, std::move(columns), done));
+  }
+  return done ? absl::OkStatus() : Fuse(editor, sigmoid, z, {Affine()}, done);
+}
+
 }  // namespace
 
 absl::Status FuseDice(GraphEditor& editor) {
   for (int i = 0; i < editor.size();) {
     bool done = false;
-    if (editor.semantics(i).op == Op::kSigmoid) {
-      const ValueId z = editor.node(i).inputs[0];
-      const int before = editor.Producer(z);
-      const std::optional<Link> link = before < 0 ? std::nullopt : AsLink(editor, before);
-      if (link.has_value()) {
-        std::vector<Affine> columns(link->period);
-        Apply(editor, *link, columns);
-        RETURN_IF_ERROR(Fuse(editor, i, link->x, std::move(columns), done));
-      }
-      if (!done) RETURN_IF_ERROR(Fuse(editor, i, z, {Affine()}, done));
-    }
+    if (editor.semantics(i).op == Op::kSigmoid) RETURN_IF_ERROR(FuseSigmoid(editor, i, done));
     // What followed has moved to where the sigmoid, or what is before it, was.
     i = done ? std::max(0, i - 2) : i + 1;
   }

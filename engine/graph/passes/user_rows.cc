@@ -45,7 +45,7 @@ ValueId FindAds(const GraphEditor& editor, const std::vector<int>& nodes) {
 }
 
 // Puts `added`, which make `of_user`, and its repetition in the place of node `index`.
-absl::Status Repeat(GraphEditor& editor, std::vector<int> replaced, int index,
+absl::Status Repeat(GraphEditor& editor, const std::vector<int>& replaced, int index,
                     std::vector<Node> added, ValueId of_user, ValueId ads, std::string text) {
   added.push_back(editor.NewNode(index, "repeat", kType, MakeRepeatRows(), {of_user, ads},
                                  editor.node(index).outputs));

@@ -13,8 +13,12 @@ bool IsAll(const std::array<int64_t, n>& values, int64_t wanted) {
 }
 
 // The places of one row of windows that a tap meets the image at: y[j] = x[j * stride + offset] for
-// j in [0, n), 0 outside the image's `width`.
+// j in [0, n), 0 outside the image's `width`, or where there is no such row (nullptr).
 void CopyTap(const float* x, int64_t width, int64_t stride, int64_t offset, int64_t n, float* y) {
+  if (x == nullptr) {
+    std::fill_n(y, n, 0.0f);
+    return;
+  }
   const int64_t first = std::min(n, offset < 0 ? (-offset + stride - 1) / stride : 0);
   const int64_t left = width - offset;  // From the tap of window 0 to the edge.
   const int64_t end = std::max(first, left <= 0 ? 0 : std::min(n, (left - 1) / stride + 1));
@@ -140,12 +144,8 @@ void SmallConvolution::FillColumns(const float* x, int64_t height, int64_t width
       for (int64_t v = 0; v < g_.kernel[1]; ++v) {
         for (int64_t i = 0; i < rows; ++i, columns += n) {
           const int64_t row = i * g_.stride[0] + u * g_.dilation[0] - g_.pad[0];
-          if (row < 0 || row >= height) {
-            std::fill_n(columns, n, 0.0f);
-          } else {
-            CopyTap(x + row * width, width, g_.stride[1], v * g_.dilation[1] - g_.pad[1], n,
-                    columns);
-          }
+          const float* const from = row < 0 || row >= height ? nullptr : x + row * width;
+          CopyTap(from, width, g_.stride[1], v * g_.dilation[1] - g_.pad[1], n, columns);
         }
       }
     }

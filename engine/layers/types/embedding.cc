@@ -280,7 +280,7 @@ absl::Status Embedding::OpenTables(const Groups& groups, ModelResources& resourc
 absl::Status Embedding::CheckFeature(const Feature& feature,
                                      absl::Span<const TensorSpec> in) const {
   for (int part = 0; part < kPerFeature; ++part) {
-    const TensorSpec& spec = in[static_cast<size_t>(feature.input + part)];
+    const TensorSpec& spec = in[static_cast<size_t>(feature.input) + static_cast<size_t>(part)];
     if (spec.dtype != kDTypes[part]) {
       return InvalidArgument(Named(feature, part), ": ", Name(spec.dtype), ", want ",
                              Name(kDTypes[part]));
@@ -290,8 +290,8 @@ absl::Status Embedding::CheckFeature(const Feature& feature,
                              ", want rank 1");
     }
   }
-  const Shape& ids = in[static_cast<size_t>(feature.input + kIds)].shape;
-  const Shape& values = in[static_cast<size_t>(feature.input + kValues)].shape;
+  const Shape& ids = in[static_cast<size_t>(feature.input) + kIds].shape;
+  const Shape& values = in[static_cast<size_t>(feature.input) + kValues].shape;
   if (!ids.ranked() || !values.ranked() || CouldBeEqual(ids[0], values[0])) return absl::OkStatus();
   return InvalidArgument(Named(feature, kValues), ": shape ", values.ToString(), ", want ",
                          ids.ToString(), ", one value per id");

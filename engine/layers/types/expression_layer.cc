@@ -162,7 +162,9 @@ class ExpressionKernel final : public Kernel {
 
  private:
   // Values that are alive at once beside the inputs.
-  size_t Values() const { return static_cast<size_t>(expression_.stack + expression_.stored); }
+  size_t Values() const {
+    return static_cast<size_t>(expression_.stack) + static_cast<size_t>(expression_.stored);
+  }
   // Of one value, in multiplications.
   int64_t Work() const { return static_cast<int64_t>(expression_.program.size()) * 16; }
 

@@ -65,6 +65,7 @@ class Nhwc final : public Layer {
 
   absl::Status Lower(Lowering& lowering) const override {
     std::vector<Lowering::Value> inputs;
+    inputs.reserve(static_cast<size_t>(lowering.inputs()));
     for (int i = 0; i < lowering.inputs(); ++i) {
       inputs.push_back(!Has(image_inputs_, i) ? i
                                               : lowering.Add(absl::StrCat("to_nchw", i),

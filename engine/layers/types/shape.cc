@@ -210,6 +210,16 @@ class Concat final : public Layer {
 
 // ---------------------------------------------------------------------------------------- slice
 
+// Returns what is behind the copy.
+char* CopyPiece(const char* from, size_t bytes, char* to) {
+  if (bytes == sizeof(float)) {  // One number, as columns are: no call.
+    std::memcpy(to, from, sizeof(float));
+  } else {
+    std::memcpy(to, from, bytes);
+  }
+  return to + bytes;
+}
+
 // Of rows that lie `row` numbers apart, n numbers each, a step apart.
 ULFD_MULTIVERSION void CopySteps(const int32_t* from, int64_t row, int64_t step, int64_t rows,
                                  int64_t n, int32_t* to) {
@@ -329,12 +339,7 @@ class SliceRows final : public Layer {
           for (const Copy& copy : copies) {
             const size_t bytes = copy.elements * element;
             const char* const piece = from + (copy.offset + o * copy.elements) * element;
-            if (bytes == sizeof(float)) {  // One number, as columns are: no call.
-              std::memcpy(to, piece, sizeof(float));
-            } else {
-              std::memcpy(to, piece, bytes);
-            }
-            to += bytes;
+            to = CopyPiece(piece, bytes, to);
           }
         }
       }

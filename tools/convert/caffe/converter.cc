@@ -142,7 +142,7 @@ class CaffeConverter {
       }
     }
     for (const std::string& top : last->top()) node.tops.push_back(TensorFor(top));
-    const absl::Status status = type->convert(node);
+    absl::Status status = type->convert(node);
     std::vector<std::string> added = builder_.TakeAddedTypes();
     if (!status.ok()) {
       for (const std::string& top : last->top()) broken_.insert(top);

@@ -35,7 +35,7 @@ Constant PlacesOf(const Ids& ids, int64_t rows, int64_t first, int64_t total) {
   for (int64_t row = 0; row < rows; ++row) {
     for (int64_t i = 0; i < ids.count(); ++i) places.push_back(Dim::Of(row * total + first + i));
   }
-  return IntConstant(std::move(sizes), std::move(places));
+  return IntConstant(sizes, std::move(places));
 }
 
 bool IsMove(const onnx::NodeProto& node) {

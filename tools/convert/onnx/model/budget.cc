@@ -24,7 +24,7 @@ std::string NodeText(const onnx::NodeProto& node) {
 }
 
 absl::Status CheckBudget() {
-  const absl::Status status = LoadScope::Check();
+  absl::Status status = LoadScope::Check();
   if (!absl::IsResourceExhausted(status)) return status;
   return ResourceExhausted("the nodes and constants that the model makes take more than ",
                            LoadScope::Current()->limits().max_memory_bytes >> 20,

@@ -126,6 +126,7 @@ int64_t PlaceOf(const Transposed& t, int64_t pixel, int64_t cell) {
 }
 
 // Every pixel adds the kernel, times its value, to the places behind its own.
+// NOLINTNEXTLINE(readability-function-size): a loop per axis.
 Results ConvTranspose(const Call& c) {
   const Array &x = *c.in[0], &weight = *c.in[1];
   ASSIGN_OR_RETURN(const Transposed t, ReadTransposed(c));
@@ -157,7 +158,7 @@ Results ConvTranspose(const Call& c) {
   return One(Floats(x.type, t.dims, std::move(out)));
 }
 
-template <bool to_space>
+template <bool to_space>  // NOLINTNEXTLINE(readability-function-size): a loop per axis.
 Results MoveBlocks(const Call& c) {
   const Array& x = *c.in[0];
   const int64_t b = IntAttribute(c.node, "blocksize", 0);
@@ -298,6 +299,7 @@ absl::Status EachWindow(const Call& c, const Window& w, Fn fn) {
   return absl::OkStatus();
 }
 
+// NOLINTNEXTLINE(readability-function-size): a loop per axis.
 Results Conv(const Call& c) {
   RETURN_IF_ERROR(WantFloats(c));
   const Array &x = *c.in[0], &weight = *c.in[1];

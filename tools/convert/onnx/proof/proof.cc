@@ -134,6 +134,7 @@ Array MadeUp(const SourceInput& input, int64_t rows, const Trial& trial, const L
   }
   if (is_float) return reference::Floats(input.type, dims, std::move(values));
   std::vector<int64_t> ints;
+  ints.reserve(values.size());
   for (const double value : values)
     ints.push_back(reference::Wrap(input.type, static_cast<int64_t>(value)));
   return reference::Ints(input.type, dims, std::move(ints));

@@ -190,7 +190,7 @@ std::string AngleOf(CompositeWriter& w, const Node& node, int angle, int places,
   } else if (Has(node, places)) {
     of_steps = w.Make(node, "Gather", {of_steps, node.input(places)});
   }
-  const std::string out = w.Fresh(of_steps);
+  std::string out = w.Fresh(of_steps);
   w.AddOnAxis(node, "Unsqueeze", of_steps, apart ? 1 : 2, out);
   return out;
 }

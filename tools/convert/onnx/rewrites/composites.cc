@@ -140,14 +140,14 @@ CompositeWriter::CompositeWriter(onnx::GraphProto& graph, int64_t opset) : Rewri
 }
 
 std::string CompositeWriter::Float(const Node& of, const std::string& x) {
-  const std::string out = Fresh(of.output(0));
+  std::string out = Fresh(of.output(0));
   SetInt(Add(of, "Cast", {x}, out), "to", onnx::TensorProto::FLOAT);
   return out;
 }
 
 std::string CompositeWriter::Reduce(const Node& of, const char* op, const std::string& x,
                                     int64_t axis) {
-  const std::string out = Fresh(of.output(0));
+  std::string out = Fresh(of.output(0));
   Node& node = Add(of, op, {x}, out);
   SetInts(node, "axes", {axis});
   SetInt(node, "keepdims", 1);
@@ -156,7 +156,7 @@ std::string CompositeWriter::Reduce(const Node& of, const char* op, const std::s
 
 std::string CompositeWriter::Transposed(const Node& of, const std::string& x,
                                         const std::vector<int64_t>& order) {
-  const std::string out = Fresh(of.output(0));
+  std::string out = Fresh(of.output(0));
   SetInts(Add(of, "Transpose", {x}, out), "perm", order);
   return out;
 }
@@ -192,7 +192,7 @@ int CompositeWriter::RankOf(const std::string& name) const {
 }
 
 std::string CompositeWriter::SizeOf(const Node& of, const std::string& x, int64_t axis) {
-  const std::string size = Fresh(of.output(0));
+  std::string size = Fresh(of.output(0));
   AddSlice(of, Make(of, "Shape", {x}), 0, axis, axis + 1, size);
   return size;
 }

@@ -117,7 +117,7 @@ std::optional<std::string> PerAxis(CompositeWriter& w, const Node& node, int i, 
 }
 
 std::optional<std::string> Dequantised(CompositeWriter& w, const Node& node, const Operand& of) {
-  const std::optional<std::string> constant = DequantisedConstant(w, node, of);
+  std::optional<std::string> constant = DequantisedConstant(w, node, of);
   if (constant.has_value()) return constant;
   if (IntAttribute(node, "block_size", 0) != 0) return std::nullopt;
   const std::optional<std::string> by = PerAxis(w, node, of.scale, of.axis);

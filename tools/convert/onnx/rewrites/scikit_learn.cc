@@ -31,7 +31,7 @@ std::string TimesRows(CompositeWriter& w, const Node& node, const std::string& x
 
 std::string SideBySide(CompositeWriter& w, const Node& node, const std::string& first,
                        const std::string& second) {
-  const std::string both = w.Fresh(node.output(0));
+  std::string both = w.Fresh(node.output(0));
   SetInt(w.Add(node, "Concat", {first, second}, both), "axis", 1);
   return both;
 }
@@ -146,6 +146,7 @@ std::optional<Constant> ListOf(const Node& node, const std::string& name) {
   if (whole.empty() && floats.empty()) return std::nullopt;
   if (whole.empty()) return FloatConstant({static_cast<int64_t>(floats.size())}, floats);
   std::vector<engine::Dim> values;
+  values.reserve(whole.size());
   for (const int64_t value : whole) values.push_back(engine::Dim::Of(value));
   return IntConstant({static_cast<int64_t>(whole.size())}, values);
 }
@@ -330,7 +331,7 @@ bool LinearClassifier(CompositeWriter& w, const Node& node) {
 std::string Leaves(CompositeWriter& w, const Node& node, const std::string& kind, int64_t outputs) {
   const std::string how = StringAttribute(node, "aggregate_function", "SUM");
   if (how != "SUM" && how != "AVERAGE") return "";
-  const std::string x = w.Float(node, node.input(0)), sums = w.Fresh(node.output(0));
+  std::string x = w.Float(node, node.input(0)), sums = w.Fresh(node.output(0));
   Node& plain = w.Add(node, "TreeEnsembleRegressor", {x}, sums);
   for (const onnx::AttributeProto& attribute : node.attribute()) {
     const std::string& name = attribute.name();
