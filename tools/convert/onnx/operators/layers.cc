@@ -289,19 +289,6 @@ bool AreAllBackwards(const Dim& size, const std::vector<int64_t>& places) {
   return backwards;
 }
 
-// Whether the ranges lie between others of the same row, so that one layer copies them all.  Those
-// of a whole row are views, side by side, which the graph compiler knows.
-bool LieApart(const OnnxNode& node, const OnnxValue& x, int axis, size_t ranges) {
-  constexpr int64_t kMost = 1 << 14;
-  int64_t pieces = static_cast<int64_t>(ranges);
-  const engine::Shape& shape = node.graph.builder().Find(x.tensor)->shape;
-  for (int d = 1; d < x.axes[axis]; ++d) {
-    if (!shape[d].IsConst()) return false;
-    pieces = engine::SaturatingMultiply(pieces, shape[d].value());
-  }
-  return ranges > 1 && pieces > static_cast<int64_t>(ranges) && pieces <= kMost;
-}
-
 }  // namespace
 
 absl::StatusOr<int64_t> WantPlace(int64_t place, int64_t size) {
@@ -330,19 +317,7 @@ absl::StatusOr<OnnxValue> PickAlong(OnnxNode& node, const OnnxValue& x, int axis
       ranges.push_back({at, 1});
     }
   }
-  OnnxValue part;
-  if (IsUncut(node, x, axis, 1) || ranges.size() == 1 ||
-      LieApart(node, from, axis, ranges.size())) {
-    ASSIGN_OR_RETURN(part, Cut(node, from, axis, ranges, out));
-  } else {
-    std::vector<std::string> parts;
-    for (const Range& range : ranges) {
-      ASSIGN_OR_RETURN(part, Cut(node, from, axis, {range}, node.Scratch("entries")));
-      parts.push_back(part.tensor);
-    }
-    part.tensor = out;
-    RETURN_IF_ERROR(AddConcat(node.builder(), out, parts, part.axes[axis], out));
-  }
+  ASSIGN_OR_RETURN(OnnxValue part, Cut(node, from, axis, ranges, out));
   part.dims[axis] = Dim::Of(static_cast<int64_t>(places.size()));
   return part;
 }
