@@ -8,7 +8,6 @@
 #include <set>
 #include <string>
 #include <system_error>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -27,6 +26,7 @@
 #include "server/scoring/golden_check.h"
 #include "server/services/console_page.h"
 #include "server/system/listening_socket.h"
+#include "server/system/threads.h"
 
 namespace ulfd::server {
 namespace {
@@ -85,6 +85,10 @@ absl::StatusOr<WorkerPoolOptions> PoolOptions(const ServerConfig& settings, Metr
   };
   return pool;
 }
+
+// How long the end may take once every call has its answer: 0.8 s for each of two ports, so that
+// replies can be taken, and the rest for what there is to free, which the system frees as well.
+constexpr milliseconds kWayDown{1800};
 
 RequestLimits Limits(const ServerConfig& settings) {
   return {.max_ads = settings.limits().max_ads(),
@@ -509,7 +513,7 @@ void Daemon::Reload() {
   }
 }
 
-void Daemon::Drain(const std::function<bool(milliseconds)>& hurry) {
+std::optional<TimePoint> Daemon::Drain(const std::function<bool(milliseconds)>& hurry) {
   logger_.Info("draining", {{"delay_ms", options_.settings.shutdown().drain_delay_ms()}});
   readiness_->StartDraining();
   health_->Refresh();
@@ -520,31 +524,29 @@ void Daemon::Drain(const std::function<bool(milliseconds)>& hurry) {
   abandon_.store(hurried);
   const TimePoint until =
       clock_.Now() + milliseconds(options_.settings.shutdown().drain_timeout_ms());
-  const auto left = [&] {
-    return std::max(milliseconds(0),
-                    std::chrono::duration_cast<milliseconds>(until - clock_.Now()));
+  const auto shut_down = [this, until] {
+    for (GrpcListener* const port : {admin_grpc_.get(), grpc_.get()}) {
+      const auto left = std::chrono::duration_cast<milliseconds>(until - clock_.Now());
+      if (port != nullptr) port->Shutdown(std::max(milliseconds(0), left));
+    }
+    pool_->Drain();
   };
-  std::atomic<bool> done{false};
-  // Shutdown blocks until every call has ended; meanwhile somebody may want to hurry.
-  const auto shut_down = [&] {
-    if (admin_grpc_ != nullptr) admin_grpc_->Shutdown(left());
-    grpc_->Shutdown(left());
-    done.store(true);
-  };
-  std::thread shutdown;
-  try {
-    shutdown = std::thread(shut_down);
-  } catch (const std::system_error& error) {
-    logger_.Warning("no thread for the shutdown: a second signal will not hurry it",
-                    {{"error", error.what()}});
-    shut_down();
-  }
-  while (!done.load()) {
+  TimePoint answered = clock_.Now();
+  const auto give_up = [&] {
     if (hurry(milliseconds(20))) abandon_.store(hurried = true);
-  }
-  if (shutdown.joinable()) shutdown.join();
-  pool_->Drain();
+    if (AnyCallWaits()) answered = std::min(clock_.Now(), until);
+    return clock_.Now() > answered + kWayDown;
+  };
+  const bool ended = EndsUnless(shut_down, give_up);
+  if (recorder_ != nullptr) recorder_->Finish();
   logger_.Info("drained", {{"hurried", hurried ? 1 : 0}});
+  if (!ended) return std::nullopt;
+  return answered + kWayDown;
+}
+
+bool Daemon::AnyCallWaits() const {
+  const SchedulerStats work = pool_->Stats();
+  return grpc_->unanswered() > 0 || work.queued_requests > 0 || work.busy_workers > 0;
 }
 
 Daemon::~Daemon() {

@@ -71,8 +71,11 @@ class Daemon {
   // Says "not serving", keeps answering for drain_delay, then takes no more calls and returns when
   // those under way have ended, at the latest after drain_timeout.  `hurry(t)` waits for up to t
   // and returns true if somebody wants it to go faster: no more delay, and calls under way end with
-  // UNAVAILABLE at their next check.
-  void Drain(const std::function<bool(std::chrono::milliseconds)>& hurry);
+  // UNAVAILABLE at their next check.  What was recorded is on disk then.
+  // Returns by when the daemon should be gone, for nobody waits for anything any more; nullopt:
+  // that has passed, and something still holds up the end (a peer that keeps one of gRPC's threads,
+  // a layer that does not stop), so the daemon cannot be destroyed.
+  std::optional<TimePoint> Drain(const std::function<bool(std::chrono::milliseconds)>& hurry);
 
  private:
   explicit Daemon(const Options& options);
@@ -85,6 +88,8 @@ class Daemon {
   absl::StatusOr<ModelChange> ReadChange();
   // `asked`: by somebody, rather than by the clock.
   void TakeConfigSoon(bool asked);
+  // Whether somebody still waits for a score, or a worker computes one.
+  bool AnyCallWaits() const;
   // What /metrics says.
   MetricPage CollectMetrics() const;
 

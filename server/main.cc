@@ -8,12 +8,15 @@
 #include <exception>
 #include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "absl/synchronization/mutex.h"
 #include "base/errors.h"
 #include "server/config/options.h"
 #include "server/daemon.h"
+#include "server/observe/logging.h"
+#include "server/system/threads.h"
 
 // Read by jemalloc before anything runs.  What reloads free goes back to the system within seconds,
 // given back by a thread of jemalloc's own rather than by whoever allocates next, addresses and
@@ -69,8 +72,18 @@ int Serve(const ulfd::server::Options& options, const sigset_t& signals) {
   }
   sigset_t enders = signals;
   sigdelset(&enders, SIGHUP);
-  (*daemon)->Drain([&](milliseconds t) { return WaitForSignal(enders, t) != 0; });
-  return 0;
+  const auto gone_by =
+      (*daemon)->Drain([&](milliseconds t) { return WaitForSignal(enders, t) != 0; });
+  const auto late = [&] {
+    std::this_thread::sleep_for(milliseconds(5));
+    return std::chrono::steady_clock::now() > *gone_by;
+  };
+  if (gone_by.has_value() && ulfd::server::EndsUnless([&] { daemon->reset(); }, late)) return 0;
+  // Some thread does not come back.  Nothing that it holds is wanted any more.
+  ulfd::server::Logger(*ulfd::server::ParseLogLevel(options.settings.logging().level()),
+                       *ulfd::server::ParseLogFormat(options.settings.logging().format()))
+      .Info("ending without waiting for what is still at work");
+  std::_Exit(0);
 }
 
 // Every connection and every file of a model is a descriptor, and shells often allow 1024 only.

@@ -54,7 +54,9 @@ absl::StatusOr<std::unique_ptr<Recorder>> Recorder::Create(RecorderOptions optio
   return recorder;
 }
 
-Recorder::~Recorder() {
+Recorder::~Recorder() { Finish(); }
+
+void Recorder::Finish() {
   {
     MutexLock lock(mu_);
     stopping_ = true;

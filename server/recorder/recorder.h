@@ -70,8 +70,11 @@ class Recorder {
   static absl::StatusOr<std::unique_ptr<Recorder>> CreateWithoutThread(RecorderOptions options,
                                                                        const Clock& clock,
                                                                        OnChange on_change);
-  // Writes what is queued.
+  // Finish.
   ~Recorder();
+
+  // Writes what is queued, and nothing of what is added from now on.
+  void Finish();
 
   // Whether this call of the model is to be recorded; counts it as dropped if there were too many
   // in this second.

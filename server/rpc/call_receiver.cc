@@ -136,7 +136,7 @@ void CallReceiver::MaybeCancel() {
     MutexLock lock(mu_);
     cancel = cancel_;
   }
-  if (cancel == nullptr || unanswered_.load(std::memory_order_acquire) > 0) return;
+  if (cancel == nullptr || unanswered() > 0) return;
   const steady_clock::duration last(last_answer_.load(std::memory_order_relaxed));
   if (steady_clock::now().time_since_epoch() - last >= kReplyTime) cancel();
 }

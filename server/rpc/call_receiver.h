@@ -105,6 +105,7 @@ class CallReceiver {
                        std::memory_order_relaxed);
     unanswered_.fetch_sub(1, std::memory_order_release);
   }
+  int64_t unanswered() const { return unanswered_.load(std::memory_order_acquire); }
   // RESOURCE_EXHAUSTED: too many headers.
   grpc::Status CheckHeaders(const grpc::ServerContext& context) const;
   // Keeps what its calls refer to, until after the last of them.

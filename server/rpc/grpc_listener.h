@@ -40,6 +40,8 @@ class GrpcListener {
   void Shutdown(std::chrono::milliseconds grace);
 
   int port() const { return port_; }
+  // Calls that want an answer and have none yet.
+  int64_t unanswered() const { return receiver_->unanswered(); }
   // What connections and receiving threads have come to.
   void Collect(MetricPage& page) const;
 

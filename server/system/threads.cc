@@ -7,6 +7,10 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <atomic>
+#include <memory>
+#include <system_error>
+
 namespace ulfd::server {
 namespace {
 
@@ -26,6 +30,23 @@ void MakeBackgroundThread(const char* name) {
   constexpr int kWhoProcess = 1, kClassBestEffort = 2, kLowestLevel = 7;
   syscall(SYS_ioprio_set, kWhoProcess, thread, (kClassBestEffort << 13) | kLowestLevel);
   pthread_setname_np(pthread_self(), name);
+}
+
+bool EndsUnless(const std::function<void()>& work, const std::function<bool()>& give_up) {
+  const auto done = std::make_shared<std::atomic<bool>>(false);
+  try {
+    std::thread([done, work] {
+      work();
+      done->store(true);
+    }).detach();
+  } catch (const std::system_error&) {
+    work();
+    return true;
+  }
+  while (!done->load()) {
+    if (give_up()) return done->load();
+  }
+  return true;
 }
 
 std::chrono::nanoseconds CpuTimeOfThisThread() { return Read(CLOCK_THREAD_CPUTIME_ID); }

@@ -4,6 +4,7 @@
 #define ULFD_SERVER_SYSTEM_THREADS_H_
 
 #include <chrono>
+#include <functional>
 #include <thread>
 
 namespace ulfd::server {
@@ -13,6 +14,11 @@ namespace ulfd::server {
 // `name` (at most 15 characters) for top and gdb. Where the kernel refuses, the thread stays as it
 // is.
 void MakeBackgroundThread(const char* name);
+
+// Does `work` on a thread of its own, and asks `give_up`, which waits a little, until it has ended.
+// false: given up; the work goes on, and needs whatever it refers to.  Where the
+// system refuses a thread, the calling one does the work.
+bool EndsUnless(const std::function<void()>& work, const std::function<bool()>& give_up);
 
 // CPU time of the calling thread, so far: what others on a busy machine take does not count.
 std::chrono::nanoseconds CpuTimeOfThisThread();

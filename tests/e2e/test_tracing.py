@@ -4,6 +4,7 @@ SPDX-License-Identifier: Apache-2.0
 """
 import json
 import os
+import socket
 import subprocess
 import threading
 import time
@@ -15,6 +16,7 @@ from harness import env
 from harness.clients import Client, infer_request, predict_request
 from harness.daemon import FAST, Daemon, wait_for
 from harness.fixtures import add_shop, add_stamp, shop
+from harness.http2 import DATA, END_HEADERS, HEADERS, SETTINGS, frame, header_block
 from harness.metrics import scrape
 from harness.shop import USER
 from harness.small import stamp_inputs
@@ -185,6 +187,39 @@ class TracingTest(unittest.TestCase):
     def test_a_collector_that_hangs(self):
         with Collector("hang") as collector:
             self.hanging(collector.port, "hangs")
+
+    def test_a_collector_that_floods_does_not_hold_up_the_end(self):
+        # gRPC reads it on whichever of its threads comes by, which does not come back.
+        with socket.create_server(("127.0.0.1", 0)) as listening:
+            flooding = threading.Event()
+
+            def flood():
+                connection = listening.accept()[0]
+                try:
+                    connection.sendall(frame(SETTINGS))
+                    came = b""
+                    while b"TraceService" not in came:
+                        came += connection.recv(1 << 16)
+                    connection.sendall(frame(HEADERS, END_HEADERS, 1, header_block(
+                        [(":status", "200"), ("content-type", "application/grpc")])))
+                    while True:
+                        connection.sendall(frame(DATA, 0, 1) * 1000)
+                        flooding.set()
+                except OSError:
+                    connection.close()
+
+            thread = threading.Thread(target=flood)
+            thread.start()
+            request = predict_request("stamp", stamp_inputs([1]), ())
+            with self.daemon(listening.getsockname()[1], share=1) as daemon, \
+                    Client(daemon) as client:
+                client.predict(request)
+                self.assertTrue(flooding.wait(60 * env.SLOWNESS))
+                for _ in range(200):
+                    client.predict(request)
+                begin = time.monotonic()
+            self.assertLess(time.monotonic() - begin, 2.5 * env.SLOWNESS)
+            thread.join()
 
     def test_a_collector_that_is_not_there(self):
         with Collector() as collector:
