@@ -999,6 +999,20 @@ def conv_of_whole_rows(c):
            'convolution_param { bias_term: false }', [w])
 
 
+def pooling_of_lines(c):
+    """Of several vectors, with and without places behind the last window."""
+    t = 'max_pooling_layer'
+    for size, stride, pad in ((2, 1, 0), (3, 1, 1), (2, 2, 0), (3, 2, 1), (5, 2, 0), (4, 3, 1)):
+        window = (1, size), (1, stride), (0, pad)
+        p = 'kernel_size: 1 kernel_size: %d stride: 1 stride: %d pad: 0 pad: %d' % (size, stride, pad)
+        for width in (36, 37):
+            name = '%d_%d_%d' % (size, stride, width)
+            x = c.f(1, 2, 2, width)
+            c.good('pooling_line_max_' + name, t, [x], F.max_pool2d(t64(x), *window).numpy(), 'pooling_param { %s }' % p)
+            c.good('pooling_line_average_' + name, t, [x], F.avg_pool2d(t64(x), *window).numpy(),
+                   'pooling_param { %s pool: AVE }' % p)
+
+
 def main():
     ap = argparse.ArgumentParser()
     ap.add_argument('--out', required=True)
@@ -1007,7 +1021,7 @@ def main():
     c = Cases(None)
     for family in (conv, pooling, transpose, reverse, reorg, shuffle, upsample, normalize, yolo, prior_box, roi_align,
                    spatial_transformer, expression, top_k, take, conv_of_whole_rows, trees,
-                   layer_norm, scatter, best):
+                   layer_norm, scatter, best, pooling_of_lines):
         family(c)
     for layer_type, text in c.files.items():
         with open(os.path.join(a.out, layer_type + '.textproto'), 'w') as f:

@@ -108,22 +108,55 @@ template <class Fold>
   }
 }
 
-// Of pairs of places, one behind the other: the windows of most images.
+// Of n windows of a row, whose places are among the `places` from `x` on, the first of the first.
 template <class Fold>
-[[gnu::always_inline]] inline void FoldPairs(const float* x, int64_t n, float* __restrict y) {
+[[gnu::always_inline]] inline void FoldWindows(const float* x, int64_t places, int64_t size,
+                                               int64_t stride, int64_t n, float* __restrict y) {
   int64_t j = 0;
-  for (; j + kLanes <= n; j += kLanes) {
-    Lanes low, high;
-    Load(x + 2 * j, low);
-    Load(x + 2 * j + kLanes, high);
-    Lanes even = __builtin_shufflevector(low, high, 0, 2, 4, 6, 8, 10, 12, 14);
-    const Lanes odd = __builtin_shufflevector(low, high, 1, 3, 5, 7, 9, 11, 13, 15);
-    Fold::Add(odd, even);
-    std::memcpy(y + j, &even, sizeof(even));
+  for (; stride == 1 && j + kLanes <= n; j += kLanes) {
+    Lanes folded = Lanes{} + Fold::kOfNone, next;
+    for (int64_t c = 0; c < size; ++c) {
+      Load(x + j + c, next);
+      Fold::Add(next, folded);
+    }
+    std::memcpy(y + j, &folded, sizeof(folded));
+  }
+  // Places are read in pairs: the last one may be nobody's.
+  const int64_t reach = (size + 1) / 2 * 2 + 2 * kLanes - 2;
+  for (; stride == 2 && j + kLanes <= n && 2 * j + reach <= places; j += kLanes) {
+    Lanes folded = Lanes{} + Fold::kOfNone, low, high;
+    for (int64_t c = 0; c < size; c += 2) {
+      Load(x + 2 * j + c, low);
+      Load(x + 2 * j + c + kLanes, high);
+      Fold::Add(__builtin_shufflevector(low, high, 0, 2, 4, 6, 8, 10, 12, 14), folded);
+      if (c + 1 == size) break;
+      Fold::Add(__builtin_shufflevector(low, high, 1, 3, 5, 7, 9, 11, 13, 15), folded);
+    }
+    std::memcpy(y + j, &folded, sizeof(folded));
   }
   for (; j < n; ++j) {
-    y[j] = x[2 * j];
-    Fold::Add(x[2 * j + 1], y[j]);
+    float folded = Fold::kOfNone;
+    for (int64_t c = 0; c < size; ++c) Fold::Add(x[j * stride + c], folded);
+    y[j] = folded;
+  }
+}
+
+// Of the windows [from, to) of a row of `width` places.
+template <class Fold>
+[[gnu::always_inline]] inline void FoldLine(const Window& window, const float* x, int64_t width,
+                                            int64_t from, int64_t to, float* __restrict y) {
+  const int64_t size = window.size[1], stride = window.stride[1];
+  for (int64_t j = from; j < to;) {
+    const Span columns = SpanOf(window, 1, j, width);
+    if (columns.end - columns.begin == size) {
+      const int64_t n = std::min(to - j, (width - columns.end) / stride + 1);
+      FoldWindows<Fold>(x + columns.begin, width - columns.begin, size, stride, n, y + j);
+      j += n;
+      continue;
+    }
+    float folded = Fold::kOfNone;  // A part of it is padding.
+    for (int64_t c = columns.begin; c < columns.end; ++c) Fold::Add(x[c], folded);
+    y[j++] = folded;
   }
 }
 
@@ -135,8 +168,6 @@ template <class Fold>
   const Span first = SpanOf(window, 1, 0, plane.width);
   const bool whole_rows = plane.out_width == 1 && first.begin == 0 && first.end == plane.width;
   const bool columns_alone = window.size[1] == 1 && plane.out_width == plane.width;
-  const bool pairs = window.size[1] == 2 && window.stride[1] == 2 && window.pad[1] == 0 &&
-                     2 * plane.out_width <= plane.width;
   float* y = plane.y;
   for (int64_t i = 0; i < plane.out_height; ++i, y += plane.out_width) {
     const Span rows = SpanOf(window, 0, i, plane.height);
@@ -153,16 +184,10 @@ template <class Fold>
       if (columns_alone) continue;
       x = folded;
     }
-    for (int64_t j = 0; j < plane.out_width;) {
+    for (int64_t j = 0; j < plane.out_width; j += at_once) {
       const int64_t end = std::min(plane.out_width, j + at_once);
       if (pace.Stops((end - j) * window.size[1])) return;
-      if (pairs) FoldPairs<Fold>(x + 2 * j, end - j, y + j);
-      for (j = pairs ? end : j; j < end; ++j) {
-        const Span columns = SpanOf(window, 1, j, plane.width);
-        float folded = Fold::kOfNone;
-        for (int64_t c = columns.begin; c < columns.end; ++c) Fold::Add(x[c], folded);
-        y[j] = folded;
-      }
+      FoldLine<Fold>(window, x, plane.width, j, end, y);
     }
   }
 }
@@ -205,7 +230,8 @@ ULFD_MULTIVERSION void SumPlanes(const Window& window, const Plane& plane, int64
 
 // Sums to means.  count_pad: padding counts as places, too.
 void DividePlanes(const Window& window, bool count_pad, Plane plane, int64_t planes, Pace& pace) {
-  if (!window.ceil && window.pad == std::array<int64_t, 4>{}) {  // All windows are whole.
+  // All windows are whole.
+  if (!window.ceil && (count_pad || window.pad == std::array<int64_t, 4>{})) {
     const auto count = static_cast<float>(window.size[0] * window.size[1]);
     const int64_t n = planes * plane.out_height * plane.out_width;
     const int64_t at_once = Pace::RowsAtOnce(1, 1);
