@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 """Writes the files of tests/data/layers for the layers of images and detection heads, expression_layer, top_k_layer,
-take_layer, scatter_layer, scatter_add_layer, trees_layer and layer_norm_layer.
+take_layer, scatter_layer, scatter_add_layer, trees_layer, layer_norm_layer and lstm_layer.
 
   make_image_cases.py --out tests/data/layers
 
@@ -1013,6 +1013,35 @@ def pooling_of_lines(c):
                    'pooling_param { %s pool: AVE }' % p)
 
 
+def lstm(c):
+    t = 'lstm_layer'
+
+    def weights(n, k):
+        return [c.f(n, 4 * n), c.f(k, 4 * n), c.f(4 * n), c.f(4 * n)]
+
+    for name, rows, steps, k, n in (('1', 1, 4, 3, 3), ('3', 3, 5, 4, 2), ('64', 64, 3, 2, 5), ('one_unit', 2, 3, 1, 1),
+                                    ('many_units', 2, 6, 7, 37), ('one_step', 3, 1, 4, 4)):
+        x, ws = c.f(rows, steps, k), weights(n, k)
+        net = torch.nn.LSTM(k, n, batch_first=True).double()
+        with torch.no_grad():
+            for to, w in zip((net.weight_hh_l0, net.weight_ih_l0, net.bias_hh_l0, net.bias_ih_l0), ws):
+                to.copy_(t64(w.T))
+            c.good('lstm_' + name, t, [x], net(t64(x))[0].numpy(), '', ws)
+    ws = weights(3, 4)
+    c.good('lstm_zero_rows', t, [c.f(0, 2, 4)], c.f(0, 2, 3), '', ws)
+    c.good('lstm_zero_steps', t, [c.f(2, 0, 4)], c.f(2, 0, 3), '', ws)
+    for name, x, ws, error in (
+            ('width', c.f(2, 3, 5), ws, 'input 0: shape [2, 3, 5], want last dimension 4 (the rows of i2h)'),
+            ('rank', c.f(3, 4), ws, 'input 0: shape [3, 4], want rank 3'),
+            ('h2h', c.f(2, 3, 4), [c.f(3, 9)] + ws[1:],
+             'weight 0: shape [3, 9], want [n, 4*n] (h2h: input, forget, candidate, output)'),
+            ('i2h', c.f(2, 3, 4), [ws[0], c.f(4, 9)] + ws[2:],
+             'weight 1: shape [4, 9], want [k, 12] (i2h) for x of width k'),
+            ('bias', c.f(2, 3, 4), ws[:3] + [c.f(8)], 'weight 3: shape [8], want 12 values'),
+            ('three_weights', c.f(2, 3, 4), ws[:3], '3 weights, want 4')):
+        c.bad('lstm_rejects_' + name, t, [x], error, '', ws, source=FRAMEWORK)
+
+
 def main():
     ap = argparse.ArgumentParser()
     ap.add_argument('--out', required=True)
@@ -1021,7 +1050,7 @@ def main():
     c = Cases(None)
     for family in (conv, pooling, transpose, reverse, reorg, shuffle, upsample, normalize, yolo, prior_box, roi_align,
                    spatial_transformer, expression, top_k, take, conv_of_whole_rows, trees,
-                   layer_norm, scatter, best, pooling_of_lines):
+                   layer_norm, scatter, best, pooling_of_lines, lstm):
         family(c)
     for layer_type, text in c.files.items():
         with open(os.path.join(a.out, layer_type + '.textproto'), 'w') as f:

@@ -32,9 +32,10 @@ constexpr absl::string_view kGraphNames = "graph_ulf.txt, net-parameter-conf, *.
 constexpr absl::string_view kWeightsNames[] = {"weights.pb", "dnn-model-dat", "dense.npz",
                                                "dense.txt"};
 // Types whose weights are no option; see ulf.proto.
-constexpr absl::string_view kTypesWithWeights[] = {
-    "inner_product_layer", "inner_product_layer_ex", "prelu_layer", "bn_layer", "dice_layer",
-    "gru_layer",           "convolution_layer"};
+constexpr absl::string_view kTypesWithWeights[] = {"inner_product_layer", "inner_product_layer_ex",
+                                                   "prelu_layer",         "bn_layer",
+                                                   "dice_layer",          "gru_layer",
+                                                   "lstm_layer",          "convolution_layer"};
 
 // The reason of bad content; a file that cannot be read keeps "io".
 absl::Status ContentReason(absl::Status status, LoadReason reason) {

@@ -72,4 +72,8 @@ void GruCell(const float* x, const float* g, const float* bias, float* h, int64_
   KernelsOf(isa).gru_cell(x, g, bias, h, n);
 }
 
+void LstmCell(const float* x, const float* g, float* c, float* h, int64_t n, Isa isa) {
+  KernelsOf(isa).lstm_cell(x, g, c, h, n);
+}
+
 }  // namespace ulfd::engine

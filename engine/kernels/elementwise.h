@@ -76,6 +76,11 @@ void RowProducts(const float* a, int64_t m, const float* b, int64_t n, int64_t k
 void GruCell(const float* x, const float* g, const float* bias, float* h, int64_t n,
              Isa isa = ActiveIsa());
 
+// One step of an LSTM for one row of n units: c = f * c + i * tanh(x_g + g_g), h = o * tanh(c) with
+// i, f, o = sigmoid(x + g), where x and g hold 4 * n values in the order i, f, g, o (g: what h
+// gives, biases included).
+void LstmCell(const float* x, const float* g, float* c, float* h, int64_t n, Isa isa = ActiveIsa());
+
 }  // namespace ulfd::engine
 
 #endif  // ULFD_ENGINE_KERNELS_ELEMENTWISE_H_

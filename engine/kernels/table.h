@@ -67,8 +67,9 @@ struct KernelTable {
   // See transpose.h.
   void (*transpose)(const float* from, int64_t from_step, int64_t rows, int64_t columns, float* to,
                     int64_t to_step);
-  // See GruCell in elementwise.h.
+  // See GruCell and LstmCell in elementwise.h.
   void (*gru_cell)(const float* x, const float* g, const float* bias, float* h, int64_t n);
+  void (*lstm_cell)(const float* x, const float* g, float* c, float* h, int64_t n);
   // See AddHash in hash.h.
   void (*hash)(const void* data, int64_t bytes, const uint32_t* secret, uint64_t* sums);
 };

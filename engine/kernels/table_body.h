@@ -18,8 +18,8 @@ inline Vec MultiplyAdd(Vec a, Vec b, Vec sum) { return Vec::Fma(a, b, sum); }
 #include "engine/kernels/dot_product_body.h"
 #include "engine/kernels/elementwise_body.h"
 #include "engine/kernels/fc_body.h"
-#include "engine/kernels/gru_body.h"
 #include "engine/kernels/hash_body.h"
+#include "engine/kernels/recurrent_body.h"
 #include "engine/kernels/reduce_body.h"
 #include "engine/kernels/row_products_body.h"
 #include "engine/kernels/table.h"
@@ -45,6 +45,7 @@ constexpr KernelTable kTable = {
     .row_products = &RowProducts,
     .transpose = &Transpose,
     .gru_cell = &GruCell,
+    .lstm_cell = &LstmCell,
     .hash = &HashBytes,
 };
 

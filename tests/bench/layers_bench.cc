@@ -79,6 +79,11 @@ void AddMatrixCases(std::map<std::string, Build>& cases) {
     m.Layer("gru_layer", {"x"}, "y", "",
             {{kDim, 3 * kDim}, {kDim, 3 * kDim}, {3 * kDim}, {3 * kDim}});
   };
+  cases["lstm_layer"] = [](ScratchModel& m) {
+    m.Input("x", {kSteps, kDim});
+    m.Layer("lstm_layer", {"x"}, "y", "",
+            {{kDim, 4 * kDim}, {kDim, 4 * kDim}, {4 * kDim}, {4 * kDim}});
+  };
 }
 
 void AddShapeCases(std::map<std::string, Build>& cases) {

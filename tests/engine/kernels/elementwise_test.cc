@@ -451,6 +451,22 @@ TEST_P(ElementwiseTest, GruCells) {
   }
 }
 
+TEST_P(ElementwiseTest, LstmCells) {
+  const auto sigmoid = [](double v) { return 1 / (1 + std::exp(-v)); };
+  for (const int64_t n : {1, 7, 8, 16, 27, 32, 40}) {
+    const GuardedFloats x(4 * n, 1, -3, 3), g(4 * n, 2, -3, 3), before(n, 3);
+    GuardedFloats c(n), h(n);
+    for (int64_t j = 0; j < n; ++j) c[j] = before[j];
+    LstmCell(x.data(), g.data(), c.data(), h.data(), n, GetParam());
+    for (int64_t j = 0; j < n; ++j) {
+      const auto sum = [&](int64_t gate) { return double{x[gate * n + j]} + g[gate * n + j]; };
+      const double cell = sigmoid(sum(1)) * before[j] + sigmoid(sum(0)) * std::tanh(sum(2));
+      ASSERT_NEAR(c[j], cell, 1e-6) << n;
+      ASSERT_NEAR(h[j], sigmoid(sum(3)) * std::tanh(cell), 1e-6) << n;
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Isas, ElementwiseTest, ::testing::ValuesIn(SupportedIsas()),
                          [](const auto& info) { return std::string(engine::Name(info.param)); });
 

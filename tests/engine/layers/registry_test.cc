@@ -47,7 +47,7 @@ TEST(Registry, HasEveryTypeOnce) {
       ElementsAre("add_layer", "batchdot_layer", "bn_layer", "broadcast_to_layer", "concat_layer",
                   "constant_layer", "convolution_layer", "dice_layer", "div_layer",
                   "embedding_layer", "expression_layer", "fuse_layer", "gru_layer",
-                  "inner_product_layer", "inner_product_layer_ex", "layer_norm_layer",
+                  "inner_product_layer", "inner_product_layer_ex", "layer_norm_layer", "lstm_layer",
                   "max_pooling_layer", "multiply_layer", "normalize_layer", "prelu_layer",
                   "prior_box_layer", "relu_layer", "reorg_layer", "reshape_layer", "reverse_layer",
                   "roi_align_layer", "scatter_add_layer", "scatter_layer", "shuffle_channel_layer",

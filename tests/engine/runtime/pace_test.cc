@@ -85,6 +85,7 @@ const std::vector<Case>& Cases() {
       {"many_matrices", "batchdot", "", {{2000, 50, 50}, {2000, 50, 50}}, {}, 250, 50},
       {"vectors_with_shared_matrices", "batchdot", "", {{500, 8, 1, 300}, {8, 300, 300}}, {}, 360},
       {"gru", "gru", "", {{1, 100000, 32}}, {{32, 96}, {32, 96}, {96}, {96}}, 614},
+      {"lstm", "lstm", "", {{1, 100000, 32}}, {{32, 128}, {32, 128}, {128}, {128}}, 818},
       {"convolution", "convolution", "", {{1, 16, 400, 400}}, {{32, 16, 7, 7}, {32}}, 3890, 785},
       {"convolution_of_rows", "convolution", "", {{400, 16, 32, 32}}, {{32, 16, 3, 3}, {32}}, 1600},
       {"convolution_of_one_row",

@@ -223,7 +223,7 @@ def recurrent(g, op, directions, linear, packed, outputs=("all", "last")):
     n, gates = 2, {"LSTM": 4, "GRU": 3, "RNN": 1}[op]
     w, r, b = (g.random.randn(*shape).astype(np.float32) for shape in (
         (directions, gates * n, 3), (directions, gates * n, n), (directions, 2 * gates * n)))
-    every, last = np.zeros((4, directions, ADS, n)), np.zeros((directions, ADS, n))
+    every, last, cell = np.zeros((4, directions, ADS, n)), *np.zeros((2, directions, ADS, n))
     lengths = g.input("length", g.random.randint(1, 5, ADS).astype(np.float32)) if packed else None
     for d in range(directions):
         h, c = np.zeros((ADS, n)), np.zeros((ADS, n))
@@ -246,7 +246,7 @@ def recurrent(g, op, directions, linear, packed, outputs=("all", "last")):
                 within = (lengths.array > t)[:, None]
                 h, c = np.where(within, h, before[0]), np.where(within, c, before[1])
             every[t, d] = h * within if packed else h
-        last[d] = h
+        last[d], cell[d] = h, c
     attributes = {"linear_before_reset": linear} if op == "GRU" else {}
     # Zeros of the rows that the exporter saw, which others do not fit.
     rows = g.node("Gather", [g.node("Shape", [turned], np.array([4, ADS, 3])), g.ints(1)],
@@ -260,10 +260,10 @@ def recurrent(g, op, directions, linear, packed, outputs=("all", "last")):
     g.nodes.append(helper.make_node(
         op, [turned.name, *(g.constant(v).name for v in (w, r, b)), *(steps or [""]),
              *[state] * (2 if op == "LSTM" else 1)],
-        [name if name in outputs else "" for name in ("all", "last")], hidden_size=n,
+        [name if name in outputs else "" for name in ("all", "last", "cell")[:2 + (op == "LSTM")]], hidden_size=n,
         direction="bidirectional" if directions == 2 else "forward", **attributes))
     for name in outputs:
-        array = {"all": every, "last": last}[name]
+        array = {"all": every, "last": last, "cell": cell}[name]
         value = g.keep(Value(name, array.astype(np.float32), "ads"))
         perm = [2, 0, 1, 3] if array.ndim == 4 else [1, 0, 2]
         g.output(g.node("Transpose", [value], value.array.transpose(perm), perm=perm))
@@ -280,6 +280,10 @@ def recurrent_patterns():
 
 def last_state_of_each_length(g):
     recurrent(g, "GRU", 1, 1, True, ["last"])
+
+
+def last_cell(g):
+    recurrent(g, "LSTM", 2, 0, False, ["last", "cell"])
 
 
 def einsum_of_one(g):
@@ -610,6 +614,6 @@ PATTERNS = [gates_of_steps, convolutions_of_steps, convolutions_of_single_rows, 
             einsum_of_any_rank, sines_of_large_numbers,
             softmax_less_the_maximum, sparsemax, steps_in_a_loop,
             steps_kept_by_a_loop, steps_scanned, *recurrent_patterns(),
-            last_state_of_each_length]
+            last_state_of_each_length, last_cell]
 REFUSED = [(dropout_on, "training_mode"), (integers_too_large, "2^63 or more"),
            (loop_that_ends_early, "may end early")]

@@ -1,4 +1,5 @@
-// ONNX's recurrent operators: gru_layer where it computes the same, else step by step.
+// ONNX's recurrent operators: gru_layer or lstm_layer where these compute the same, else step by
+// step.
 // SPDX-License-Identifier: Apache-2.0
 #include <cstdint>
 #include <utility>
@@ -124,32 +125,36 @@ absl::StatusOr<std::string> FirstState(OnnxNode& node, const Recurrent& net, int
   return node.graph.PlainAlong(WithoutAxis(std::move(x), axis), {1});
 }
 
-// ONNX: gates update, reset, candidate, one row per gate value; ULF: reset, update, candidate, one
-// column per gate value.
-std::vector<float> GateColumns(const std::vector<float>& rows, int64_t n, int64_t k) {
+// ONNX: one row per gate value; gates update, reset, candidate, or input, output, forget, cell.
+// ULF: one column per gate value; reset, update, candidate, or input, forget, candidate, output.
+std::vector<float> GateColumns(const Recurrent& net, const std::vector<float>& rows, int64_t k) {
+  const std::vector<int64_t> from =
+      net.cell == Cell::kGru ? std::vector<int64_t>{1, 0, 2} : std::vector<int64_t>{0, 2, 3, 1};
+  const int64_t n = net.n;
   std::vector<float> columns(rows.size());
-  const int64_t from[] = {1, 0, 2};
-  for (int64_t gate = 0; gate < 3; ++gate) {
+  for (int64_t gate = 0; gate < net.gates; ++gate) {
     for (int64_t i = 0; i < n; ++i) {
       for (int64_t j = 0; j < k; ++j) {
-        columns[static_cast<size_t>(j * 3 * n + gate * n + i)] =
-            rows[static_cast<size_t>((from[gate] * n + i) * k + j)];
+        columns[static_cast<size_t>((j * net.gates + gate) * n + i)] =
+            rows[static_cast<size_t>((from[static_cast<size_t>(gate)] * n + i) * k + j)];
       }
     }
   }
   return columns;
 }
 
-absl::StatusOr<std::string> AddGru(OnnxNode& node, const Recurrent& net, const Weights& weights,
-                                   const std::string& in) {
+absl::StatusOr<std::string> AddRecurrent(OnnxNode& node, const Recurrent& net,
+                                         const Weights& weights, const std::string& in) {
+  const bool gru = net.cell == Cell::kGru;
   const std::string steps = node.Scratch("steps");
-  ulf::LayerParameter layer = MakeLayer("gru_layer", node.name, {in}, steps);
-  layer.mutable_gru_param()->set_leading_zeros(ulf::GruParameter::STEPS);
+  ulf::LayerParameter layer = MakeLayer(gru ? "gru_layer" : "lstm_layer", node.name, {in}, steps);
+  if (gru) layer.mutable_gru_param()->set_leading_zeros(ulf::GruParameter::STEPS);
+  const int64_t width = net.gates * net.n;
   RETURN_IF_ERROR(node.builder().AddLayer(
-      std::move(layer), {MakeBlob({net.n, 3 * net.n}, GateColumns(weights.r, net.n, net.n)),
-                         MakeBlob({net.k, 3 * net.n}, GateColumns(weights.w, net.n, net.k)),
-                         MakeBlob({3 * net.n}, GateColumns(weights.r_bias, net.n, 1)),
-                         MakeBlob({3 * net.n}, GateColumns(weights.w_bias, net.n, 1))}));
+      std::move(layer), {MakeBlob({net.n, width}, GateColumns(net, weights.r, net.n)),
+                         MakeBlob({net.k, width}, GateColumns(net, weights.w, net.k)),
+                         MakeBlob({width}, GateColumns(net, weights.r_bias, 1)),
+                         MakeBlob({width}, GateColumns(net, weights.w_bias, 1))}));
   return steps;
 }
 
@@ -300,8 +305,8 @@ absl::StatusOr<Result> CutAtLengths(OnnxNode& node, const Recurrent& net,
   return result;
 }
 
-absl::StatusOr<Result> RunGruLayer(OnnxNode& node, const Recurrent& net, int64_t d,
-                                   std::string in) {
+absl::StatusOr<Result> RunByOneLayer(OnnxNode& node, const Recurrent& net, int64_t d,
+                                     std::string in) {
   const bool backwards = net.backwards[static_cast<size_t>(d)];
   const auto turned = [&](const std::string& of) -> absl::StatusOr<std::string> {
     std::vector<int64_t> places;
@@ -314,7 +319,7 @@ absl::StatusOr<Result> RunGruLayer(OnnxNode& node, const Recurrent& net, int64_t
     ASSIGN_OR_RETURN(in, turned(in));
   }
   ASSIGN_OR_RETURN(const std::string steps,
-                   AddGru(node, net, net.directions[static_cast<size_t>(d)], in));
+                   AddRecurrent(node, net, net.directions[static_cast<size_t>(d)], in));
   if (!net.lengths.empty()) return CutAtLengths(node, net, steps);
   Result result{.all = steps};
   ASSIGN_OR_RETURN(const std::string last, CutOut(node, "last_step", steps, 1, net.steps - 1, 1));
@@ -358,6 +363,12 @@ absl::Status Run(OnnxNode& node) {
     if (lengths.dims[0].IsAds()) x.dims[0] = lengths.dims[0];
     ASSIGN_OR_RETURN(net.lengths, node.graph.Plain(WithAxis(lengths, 1)));
   }
+  const auto used = [&](int i) {
+    return i < node.node.output_size() && node.uses.contains(node.node.output(i));
+  };
+  // They start at the first step, from zeros, and do not tell the last cell.
+  const bool of_a_layer =
+      cell == Cell::kLstm ? !used(2) : cell == Cell::kGru && net.linear_before_reset;
   std::vector<std::string> all, last, cells;
   for (int64_t d = 0; d < static_cast<int64_t>(net.directions.size()); ++d) {
     ASSIGN_OR_RETURN(std::string h, FirstState(node, net, 5, d));
@@ -365,19 +376,15 @@ absl::Status Run(OnnxNode& node) {
     if (cell == Cell::kLstm) {
       ASSIGN_OR_RETURN(c, FirstState(node, net, 6, d));
     }
-    // gru_layer starts at the first step, from zeros.
-    const bool whole = cell == Cell::kGru && net.linear_before_reset && h.empty() &&
+    const bool whole = of_a_layer && h.empty() && c.empty() &&
                        (net.lengths.empty() || !net.backwards[static_cast<size_t>(d)]);
     ASSIGN_OR_RETURN(const Result result,
-                     whole ? RunGruLayer(node, net, d, in)
+                     whole ? RunByOneLayer(node, net, d, in)
                            : RunStepByStep(node, net, d, in, std::move(h), std::move(c)));
     all.push_back(result.all);
     last.push_back(result.last);
     cells.push_back(result.cell);
   }
-  const auto used = [&](int i) {
-    return i < node.node.output_size() && node.uses.contains(node.node.output(i));
-  };
   const Dim n = Dim::Of(net.n), directions = Dim::Of(static_cast<int64_t>(all.size()));
   if (used(0)) {
     ASSIGN_OR_RETURN(const std::string tensor, Stack(node, all, {0, net.steps, net.n}));
