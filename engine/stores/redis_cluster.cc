@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <set>
 #include <system_error>
 #include <utility>
 
@@ -29,12 +28,14 @@ using std::chrono::nanoseconds;
 
 constexpr milliseconds kLearnTimeout(500);
 constexpr std::chrono::seconds kLearnInterval(5);
+constexpr std::chrono::seconds kResolveTimeout(5);  // Of all names.
 constexpr milliseconds kLearnPause(50);
 constexpr milliseconds kAvoidFor(500);
 constexpr nanoseconds kFirstHedge = milliseconds(5), kLeastHedge = std::chrono::microseconds(500),
                       kMostHedge = milliseconds(200);
-constexpr size_t kMostIdle = 64;                     // Connections to a node.
-constexpr size_t kMaxReplyBytes = size_t{16} << 20;  // To the largest commands: slots, a mean row.
+constexpr size_t kMostIdle = 64;  // Connections to a node.
+// Of replies to the largest commands: slots, a mean row.
+constexpr size_t kMaxReplyBytes = size_t{16} << 20, kMaxReplyElements = size_t{1} << 19;
 constexpr int kRedirections = 5;
 // Of hedges: what a read adds, what one takes, and how much there may be.
 constexpr int64_t kHedgeShare = 1, kHedgePrice = 10, kMostCredit = 1000;
@@ -93,7 +94,12 @@ absl::StatusOr<RedisTopology> ParseSlots(const redisReply& reply, const std::str
       std::string address = AddressOf(host.type == REDIS_REPLY_STRING ? TextOf(host) : "",
                                       member.element[1]->integer, node);
       if (address.empty()) return bad();
+      topology.nodes.insert(address);
       shard.nodes.push_back(std::move(address));
+    }
+    if (topology.nodes.size() > kMaxRedisNodes) {
+      return DataLoss("Redis node ", node, ": more than ", kMaxRedisNodes,
+                      " nodes, it says, are in the cluster");
     }
     for (int64_t slot = first.integer; slot <= last.integer; ++slot) {
       int16_t& of = topology.shard_of[static_cast<size_t>(slot)];
@@ -168,11 +174,7 @@ absl::Status RedisCluster::Learn() {
   std::vector<std::string> nodes;
   {
     MutexLock lock(mu_);
-    if (topology_ != nullptr) {
-      for (const RedisTopology::Shard& shard : topology_->shards) {
-        nodes.insert(nodes.end(), shard.nodes.begin(), shard.nodes.end());
-      }
-    }
+    if (topology_ != nullptr) nodes.assign(topology_->nodes.begin(), topology_->nodes.end());
   }
   // Another one each time: one that hangs must not hold up all.
   if (!nodes.empty()) {
@@ -198,21 +200,22 @@ absl::Status RedisCluster::Learn() {
     {
       MutexLock lock(mu_);
       topology_ = learned;
+      const auto gone = [&](const auto& entry) { return !learned->nodes.contains(entry.first); };
+      std::erase_if(avoided_, gone);
+      absl::erase_if(idle_, gone);
     }
     ResolveNames(*learned, /*known=*/true);
-    std::set<std::string> named;
-    for (const auto& shard : learned->shards) named.insert(shard.nodes.begin(), shard.nodes.end());
-    names_.KeepOnly(named);
+    names_.KeepOnly(learned->nodes);
     return absl::OkStatus();
   }
   return status;
 }
 
 void RedisCluster::ResolveNames(const RedisTopology& topology, bool known) {
-  for (const RedisTopology::Shard& shard : topology.shards) {
-    for (const std::string& node : shard.nodes) {
-      if (names_.Find(node).ok() == known) names_.Resolve(node).IgnoreError();
-    }
+  const TimePoint end = Clock::now() + kResolveTimeout;
+  for (const std::string& node : topology.nodes) {
+    if (Clock::now() > end) return;
+    if (names_.Find(node).ok() == known) names_.Resolve(node).IgnoreError();
   }
 }
 
@@ -239,10 +242,10 @@ absl::StatusOr<std::unique_ptr<RedisConnection>> RedisCluster::Take(const std::s
     std::unique_ptr<RedisConnection> connection;
     {
       MutexLock lock(mu_);
-      std::vector<std::unique_ptr<RedisConnection>>& idle = idle_[node];
-      if (idle.empty()) break;
-      connection = std::move(idle.back());
-      idle.pop_back();
+      const auto idle = idle_.find(node);
+      if (idle == idle_.end() || idle->second.empty()) break;
+      connection = std::move(idle->second.back());
+      idle->second.pop_back();
     }
     // Replies that nobody waits for any more may have come, or the other side may have gone.
     if (!connection->Advance().ok() || !connection->Next().ok()) continue;
@@ -260,6 +263,8 @@ absl::StatusOr<std::unique_ptr<RedisConnection>> RedisCluster::Take(const std::s
 void RedisCluster::Give(std::unique_ptr<RedisConnection> connection) {
   connection->Abandon();
   MutexLock lock(mu_);
+  // There may be any number of others, to which redirections lead.
+  if (!IsMember(connection->node())) return;
   std::vector<std::unique_ptr<RedisConnection>>& idle = idle_[connection->node()];
   if (idle.size() < kMostIdle) idle.push_back(std::move(connection));
 }
@@ -285,7 +290,11 @@ const std::string& RedisCluster::Choose(const RedisTopology::Shard& shard, absl:
 
 void RedisCluster::Avoid(const std::string& node) {
   MutexLock lock(mu_);
-  avoided_[node] = Clock::now() + kAvoidFor;
+  if (IsMember(node)) avoided_[node] = Clock::now() + kAvoidFor;
+}
+
+bool RedisCluster::IsMember(const std::string& node) const {
+  return topology_ != nullptr && topology_->nodes.contains(node);
 }
 
 nanoseconds RedisCluster::hedge_after() const {
@@ -315,7 +324,8 @@ absl::StatusOr<std::vector<RedisReply>> RedisCluster::CallNode(const std::string
                                                                size_t replies, TimePoint deadline) {
   if (!names_.Find(node).ok()) RETURN_IF_ERROR(names_.Resolve(node));
   ASSIGN_OR_RETURN(std::unique_ptr<RedisConnection> connection, Take(node));
-  connection->Send(commands, replies, kMaxReplyBytes);
+  connection->Send(commands,
+                   {.replies = replies, .bytes = kMaxReplyBytes, .elements = kMaxReplyElements});
   std::vector<RedisReply> all;
   while (all.size() < replies) {
     const absl::Status moved = connection->Advance();

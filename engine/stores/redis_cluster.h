@@ -10,6 +10,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -28,6 +29,8 @@
 namespace ulfd::engine {
 
 inline constexpr int kRedisSlots = 16384;
+// Of a cluster.  A fetch may have a connection to each.
+inline constexpr size_t kMaxRedisNodes = 1000;
 
 // The slot of a key with the hash tag `tag`.
 uint16_t RedisSlotOf(absl::string_view tag);
@@ -38,6 +41,7 @@ struct RedisTopology {
     std::vector<std::string> nodes;  // The master first.
   };
   std::vector<Shard> shards;
+  std::set<std::string> nodes;                  // Of all shards.
   std::array<int16_t, kRedisSlots> shard_of{};  // -1: nobody has the slot.
 };
 // From the reply to CLUSTER SLOTS of `node`.  DATA_LOSS if it is none.
@@ -93,9 +97,10 @@ class RedisCluster {
   RedisCluster(const RedisOptions& options, std::unique_ptr<const RedisSecurity> security);
   absl::Status Learn();
   // Asks for the addresses of names that have one already, as it may be another one by now, or of
-  // those that have none.
+  // those that have none; of as many as some seconds allow.
   void ResolveNames(const RedisTopology& topology, bool known);
   void LearnLoop();
+  bool IsMember(const std::string& node) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const RedisOptions options_;
   const std::unique_ptr<const RedisSecurity> security_;

@@ -36,21 +36,23 @@ std::string TlsErrors() {
 }
 
 // hiredis reserves a pointer for each element that a node says an array has, before any of them has
-// come: up to 16 GB.  `most_bytes`: what its replies may have at most.
-redisReader* NewReader(size_t* most_bytes) {
-  constexpr size_t kLeastElementBytes = 3;  // "+\r\n"
+// come: up to 16 GB; and 64 bytes for each that comes, which may have three.  `elements`: how many
+// there may be.
+redisReader* NewReader(size_t* elements) {
   redisReader* const reader = redisReaderCreate();
   static const redisReplyObjectFunctions plain = *reader->fn;
   static redisReplyObjectFunctions bounded = [] {
     redisReplyObjectFunctions functions = plain;
     functions.createArray = [](const redisReadTask* task, int elements) -> void* {
-      const size_t most = *static_cast<const size_t*>(task->privdata) / kLeastElementBytes;
-      return static_cast<size_t>(elements) > most ? nullptr : plain.createArray(task, elements);
+      size_t& left = *static_cast<size_t*>(task->privdata);
+      if (static_cast<size_t>(elements) > left) return nullptr;
+      left -= static_cast<size_t>(elements);
+      return plain.createArray(task, elements);
     };
     return functions;
   }();
   reader->fn = &bounded;
-  reader->privdata = most_bytes;
+  reader->privdata = elements;
   return reader;
 }
 
@@ -82,6 +84,8 @@ absl::StatusOr<std::unique_ptr<const RedisSecurity>> RedisSecurity::Create(
   SSL_CTX* const tls = security->tls_;
   SSL_CTX_set_min_proto_version(tls, TLS1_2_VERSION);
   SSL_CTX_set_mode(tls, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
+  // A node that sends records without data must not keep OpenSSL reading past the deadline.
+  SSL_CTX_clear_mode(tls, SSL_MODE_AUTO_RETRY);
   SSL_CTX_set_verify(tls, SSL_VERIFY_PEER, nullptr);
   const auto bad = [](const std::string& file) { return InvalidArgument(file, ": ", TlsErrors()); };
   if (SSL_CTX_load_verify_locations(tls, options.ca_file.c_str(), nullptr) != 1) {
@@ -146,9 +150,10 @@ absl::StatusOr<std::unique_ptr<RedisConnection>> RedisConnection::Start(
     }
     ERR_clear_error();
   }
-  connection->reader_ = NewReader(&connection->expected_);
+  connection->reader_ = NewReader(&connection->elements_);
   ASSIGN_OR_RETURN(const std::vector<std::string> greeting, security.Greeting());
-  for (const std::string& command : greeting) connection->Send(command, 1, kMaxGreetingBytes);
+  for (const std::string& command : greeting)
+    connection->Send(command, {.replies = 1, .bytes = kMaxGreetingBytes});
   connection->greetings_ = greeting.size();
   return connection;
 }
@@ -165,17 +170,18 @@ short RedisConnection::events() const {
   return static_cast<short>(POLLIN | (written_ < out_.size() ? POLLOUT : 0));
 }
 
-void RedisConnection::Send(absl::string_view commands, size_t replies, size_t reply_bytes) {
+void RedisConnection::Send(absl::string_view commands, const RedisExpected& expected) {
   out_.append(commands.data(), commands.size());
-  awaited_ += replies;
-  expected_ += reply_bytes;
+  awaited_ += expected.replies;
+  expected_ += expected.bytes;
+  elements_ += expected.elements;
 }
 
 void RedisConnection::Abandon() { skipped_ = awaited_ - greetings_; }
 
 absl::Status RedisConnection::Garbled() const {
   return Failed(absl::StrCat("no reply of Redis: ", reader_->err == REDIS_ERR_OOM
-                                                        ? "more elements than it can have bytes"
+                                                        ? "more elements than were asked for"
                                                         : Printable(reader_->errstr, 100)));
 }
 
@@ -286,7 +292,7 @@ absl::StatusOr<RedisReply> RedisConnection::Next() {
     }
     RedisReply reply(static_cast<redisReply*>(raw));
     if (reply == nullptr) return reply;
-    if (--awaited_ == 0) expected_ = received_ = 0;
+    if (--awaited_ == 0) expected_ = received_ = elements_ = 0;
     if (greetings_ > 0) {
       --greetings_;
       if (reply->type != REDIS_REPLY_ERROR) continue;

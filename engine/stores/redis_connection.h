@@ -44,6 +44,14 @@ class RedisSecurity {
   SSL_CTX* tls_ = nullptr;
 };
 
+// What the replies to some commands have together, at most; a node that sends more loses the
+// connection.
+struct RedisExpected {
+  size_t replies = 1;  // Exactly.
+  size_t bytes = 0;
+  size_t elements = 0;  // Of arrays, and of those in them.
+};
+
 // Commands go out and replies come in, in the same order.  Not thread-safe.  Errors name the node.
 class RedisConnection {
  public:
@@ -57,9 +65,8 @@ class RedisConnection {
   int fd() const { return fd_; }
   // What to poll for.
   short events() const;
-  // Adds what AppendCommand made of `replies` commands.  `reply_bytes`: as many as the replies have
-  // together, at most; a node that sends more loses the connection.
-  void Send(absl::string_view commands, size_t replies, size_t reply_bytes);
+  // Adds what AppendCommand made of commands.
+  void Send(absl::string_view commands, const RedisExpected& expected);
   // Moves bytes as far as that is possible at once.  An error ends the connection.
   absl::Status Advance();
   // The next reply that is there as a whole; null: none yet.  What Abandon left is skipped.
@@ -96,6 +103,7 @@ class RedisConnection {
   size_t skipped_ = 0;    // and those after them that nobody wants.
   size_t expected_ = 0;   // Bytes since it was idle, at most,
   size_t received_ = 0;   // and those that came.
+  size_t elements_ = 0;   // That may still come.
 };
 
 }  // namespace ulfd::engine

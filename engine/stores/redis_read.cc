@@ -23,8 +23,11 @@ using std::chrono::nanoseconds;
 
 // Nodes that send a key elsewhere, one after the other, before it waits for them to agree.
 constexpr int kMaxTries = 16;
-// Of a reply, beside its rows: the length of each, and errors and values that are no rows.
+// Of replies, beside their rows: the length of each; of all that a connection awaits, errors and
+// values that are no rows.
 constexpr size_t kLengthBytes = 32, kReplySlack = size_t{1} << 20;
+// Nodes that are none of the cluster's, as far as is known, to which redirections lead.
+constexpr int kMostStrangers = 16;
 // Before what is in motion (a failover, a slot on its way) is asked again; doubles.
 constexpr milliseconds kPause(5), kLongestPause(80);
 
@@ -122,6 +125,11 @@ class ClusterRead {
     }
     Link& link = links_[node];
     if (link.connection == nullptr) {
+      if (!topology_->nodes.contains(node) && ++strangers_ > kMostStrangers) {
+        last_error_ = Unavailable("Redis cluster \"", cluster_.name(), "\": more than ",
+                                  kMostStrangers, " nodes that are none of it, such as ", node);
+        return Delay(std::move(command));
+      }
       absl::StatusOr<std::unique_ptr<RedisConnection>> connection = cluster_.Take(node);
       if (!connection.ok()) {
         last_error_ = connection.status();
@@ -135,7 +143,13 @@ class ClusterRead {
     std::vector<absl::string_view> words = {"MGET"};
     for (const size_t k : command.keys) words.emplace_back(keys_[k].key);
     AppendCommand(words, bytes);
-    link.connection->Send(bytes, command.asking ? 2 : 1, ReplyBytes(command));
+    size_t reply_bytes = link.awaited.empty() ? kReplySlack : 0;
+    for (const size_t k : command.keys) {
+      reply_bytes += keys_[k].read->rows->row_bytes() + kLengthBytes;
+    }
+    link.connection->Send(bytes, {.replies = command.asking ? size_t{2} : size_t{1},
+                                  .bytes = reply_bytes,
+                                  .elements = command.keys.size()});
     command.sent = Clock::now();
     if (command.asking) {
       Command asking;
@@ -143,12 +157,6 @@ class ClusterRead {
       link.awaited.push_back(std::move(asking));  // Its reply is of no interest.
     }
     link.awaited.push_back(std::move(command));
-  }
-
-  size_t ReplyBytes(const Command& command) const {
-    size_t bytes = kReplySlack;
-    for (const size_t k : command.keys) bytes += keys_[k].read->rows->row_bytes() + kLengthBytes;
-    return bytes;
   }
 
   // Moves bytes on every connection, and takes what has come.
@@ -342,6 +350,7 @@ class ClusterRead {
   const TimePoint deadline_;
   std::vector<bool> failed_;  // Keys that no further try is made for.
   size_t left_ = 0;           // Keys that are not done.
+  int strangers_ = 0;         // Connections to nodes that are none of the cluster's.
   std::shared_ptr<const RedisTopology> topology_;
   std::map<std::string, Link> links_;  // By node.
   std::vector<Delayed> delayed_;

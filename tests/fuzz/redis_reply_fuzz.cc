@@ -90,7 +90,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   auto connection = RedisConnection::Start(node->name(), *address, *security);
   if (!connection.ok()) Fail(connection.status().ToString());
   const int peer = node->SendToNext(absl::StrCat("+OK\r\n", ulfd::fuzz::AsText(data, size)));
-  (*connection)->Send("", kReplies, kReplyBytes);
+  (*connection)->Send("", {.replies = kReplies, .bytes = kReplyBytes, .elements = kReplyBytes});
   CheckMessage((*connection)->Advance());
   for (size_t i = 0; i < kReplies; ++i) {
     const auto reply = (*connection)->Next();

@@ -85,6 +85,19 @@ TEST(RedisTopologyTest, RefusesWhatIsNone) {
   }
 }
 
+TEST(RedisTopologyTest, HasAThousandNodesAtMost) {
+  const auto of = [](int nodes) {
+    std::string bytes = absl::StrCat("*", nodes, "\r\n");
+    for (int i = 0; i < nodes; ++i) {
+      absl::StrAppend(&bytes, "*3\r\n:", i, "\r\n:", i, "\r\n", Node("10.0.0.1", i + 1));
+    }
+    return ParseSlots(*Parse(bytes), "n:1").status();
+  };
+  EXPECT_TRUE(of(1000).ok());
+  EXPECT_EQ(of(1001).message(),
+            "Redis node n:1: more than 1000 nodes, it says, are in the cluster");
+}
+
 TEST(RedisRedirectionTest, IsThatOfTheReply) {
   const auto to = [](const std::string& text) -> std::string {
     const auto found = RedirectionOf(*Parse("-" + text + "\r\n"), "10.0.0.9:6379");
@@ -161,7 +174,7 @@ absl::Status StatusAfter(std::function<void(int fd)> talk) {
   EXPECT_TRUE(connection.ok()) << connection.status();
   std::string command;
   AppendCommand({"GET", "a"}, command);
-  (*connection)->Send(command, 1, 100000);
+  (*connection)->Send(command, {.replies = 1, .bytes = 100000, .elements = 5});
   absl::Status status;
   while (status.ok()) {
     pollfd poll_fd = {.fd = (*connection)->fd(), .events = (*connection)->events(), .revents = 0};
@@ -183,14 +196,15 @@ TEST(RedisConnectionTest, EndsWithANodeThatSendsMoreThanWasAskedFor) {
 
 TEST(RedisConnectionTest, EndsWithANodeThatSaysMoreElementsThanItMaySend) {
   // hiredis would reserve 16 GB.
-  for (const char* bytes : {"+OK\r\n*2147483647\r\n", "+OK\r\n*1\r\n*40000\r\n"}) {
+  for (const char* bytes : {"+OK\r\n*2147483647\r\n", "+OK\r\n*1\r\n*40000\r\n",
+                            "+OK\r\n*3\r\n:1\r\n*2\r\n:1\r\n:2\r\n*1\r\n"}) {
     const absl::Status status = StatusAfter([bytes](int fd) {
       Send(fd, bytes);
       char end = 0;
       while (recv(fd, &end, 1, 0) > 0) continue;
     });
     EXPECT_THAT(std::string(status.message()),
-                HasSubstr("no reply of Redis: more elements than it can have bytes"));
+                HasSubstr("no reply of Redis: more elements than were asked for"));
   }
 }
 

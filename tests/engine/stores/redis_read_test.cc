@@ -44,6 +44,7 @@ class FakeNode {
   }
   std::string name() const { return listener_.name(); }
   int reads() const { return reads_; }
+  int connections() const { return connections_; }
 
  private:
   bool Readable(int fd) const {
@@ -54,7 +55,7 @@ class FakeNode {
     return false;
   }
   void Accept() {
-    while (Readable(listener_.fd())) {
+    for (; Readable(listener_.fd()); ++connections_) {
       talks_.emplace_back([this, fd = accept(listener_.fd(), nullptr, nullptr)] {
         Talk(fd);
         close(fd);
@@ -97,22 +98,31 @@ class FakeNode {
   const testing::RedisListener listener_;
   const std::string answer_;
   std::atomic<bool> stopping_{false};
-  std::atomic<int> reads_{0};
+  std::atomic<int> reads_{0}, connections_{0};
   std::vector<std::thread> talks_;  // Of the acceptor.
   std::thread acceptor_;
 };
 
-// Why the only row of 4 bytes is late.
-std::string WhyLate(const FakeNode& node, milliseconds time = milliseconds(300)) {
+// Why all rows of 4 bytes, each in a slot of its own, are late.
+std::string WhyLate(const FakeNode& node, milliseconds time = milliseconds(300), size_t count = 1) {
   const auto cluster = RedisCluster::Create({.name = "a", .nodes = {node.name()}});
   EXPECT_TRUE(cluster.ok()) << cluster.status();
   RowSet rows;
   rows.Reset(4);
-  rows.AddIds({7});
+  std::vector<int64_t> ids;
+  for (size_t i = 0; i < count; ++i) ids.push_back(static_cast<int64_t>(i) + 7);
+  rows.AddIds(ids);
   rows.Reserve();
   RowRead read{.rows = &rows, .wanted = {0}};
+  std::vector<RedisKey> keys;
+  for (size_t i = 0; i < count; ++i) {
+    keys.push_back({.key = absl::StrCat("{t/", i, "}", ids[i]),
+                    .slot = static_cast<uint16_t>(i + 1),
+                    .read = &read,
+                    .row = i});
+  }
   const auto start = Clock::now();
-  ReadRedis(**cluster, {{.key = "{t/0}7", .slot = 1, .read = &read, .row = 0}}, start + time);
+  ReadRedis(**cluster, std::move(keys), start + time);
   EXPECT_LT(Clock::now() - start, time + std::chrono::seconds(2));
   EXPECT_EQ(rows.state(0), RowState::kLate);
   return std::string(read.status.message());
@@ -129,6 +139,12 @@ TEST(RedisReadTest, EndsInTimeWhereANodeTrickles) {
   EXPECT_THAT(WhyLate(node), HasSubstr("no answer in time"));
 }
 
+TEST(RedisReadTest, EndsWithANodeThatSendsMoreThanAllRowsAndOneError) {
+  const std::string error = absl::StrCat("-ERR ", std::string(1'200'000, 'x'), "\r\n");
+  const FakeNode node([&](const std::string&) { return error; });
+  EXPECT_THAT(WhyLate(node, milliseconds(1000), 50), HasSubstr("more than the 1050376 bytes"));
+}
+
 TEST(RedisReadTest, NamesWhatIsNoRow) {
   const auto why = [](const std::string& answer) {
     const FakeNode node([&](const std::string&) { return answer; });
@@ -137,12 +153,34 @@ TEST(RedisReadTest, NamesWhatIsNoRow) {
     return late;
   };
   EXPECT_THAT(why("*1\r\n:7\r\n"), HasSubstr("key \"{t/0}7\" holds 0 bytes, want a row of 4"));
-  EXPECT_THAT(why("*1\r\n*1\r\n$4\r\nabcd\r\n"), HasSubstr("holds 0 bytes"));
+  EXPECT_THAT(why("*1\r\n*0\r\n"), HasSubstr("holds 0 bytes"));
   EXPECT_THAT(why("*1\r\n$5\r\nabcde\r\n"), HasSubstr("holds 5 bytes"));
-  EXPECT_THAT(why("*2\r\n$4\r\nabcd\r\n$4\r\nabcd\r\n"), HasSubstr("no answer to MGET of 1 keys"));
+  EXPECT_THAT(why("*0\r\n"), HasSubstr("no answer to MGET of 1 keys"));
+  for (const char* more : {"*2\r\n$4\r\nabcd\r\n$4\r\nabcd\r\n", "*1\r\n*1\r\n$4\r\nabcd\r\n"}) {
+    EXPECT_THAT(why(more), HasSubstr("more elements than were asked for"));
+  }
   EXPECT_THAT(why("?1\r\n"), HasSubstr("Protocol error"));
   EXPECT_THAT(why("$4\r\nabcd\r\n"), HasSubstr("no answer to MGET"));
   EXPECT_THAT(why("-WRONGTYPE no string\r\n"), HasSubstr("WRONGTYPE"));
+}
+
+// Redirections may lead to any number of them.
+TEST(RedisClusterTest, KeepsNoConnectionToAStranger) {
+  const auto ok = [](const std::string&) { return std::string("+OK\r\n"); };
+  FakeNode member(ok), stranger(ok);
+  const auto cluster = RedisCluster::Create({.name = "a", .nodes = {member.name()}});
+  ASSERT_TRUE(cluster.ok()) << cluster.status();
+  const auto connections = [&](const FakeNode& node) {
+    const int before = node.connections();
+    for (int i = 0; i < 3; ++i) {
+      const auto reply = (*cluster)->CallNode(node.name(), "*2\r\n$3\r\nGET\r\n$1\r\na\r\n", 1,
+                                              Clock::now() + std::chrono::seconds(5));
+      EXPECT_TRUE(reply.ok()) << reply.status();
+    }
+    return node.connections() - before;
+  };
+  EXPECT_EQ(connections(member), 1);
+  EXPECT_EQ(connections(stranger), 3);
 }
 
 // Versions are loaded again after UNAVAILABLE, and not after DATA_LOSS.
