@@ -124,6 +124,21 @@ def integers_limited(g):
     g.output(raw(g, "Gather", [table, place], table.array[place.array]))
 
 
+def hashed_ids(g):
+    """(id * prime + offset) % buckets: products beyond 2^24, one prime and several."""
+    ids = g.input("ids", g.random.randint(-(1 << 23), 1 << 23, (ADS, 3)))
+    one = g.constant(np.array(2654435761))
+    for by, plus, buckets in ((one, 12345, 101), (g.ints(31, 7919, -15485863), -7, 10007),
+                              (one, 0, (1 << 21) - 9), (g.ints(1, 0, 40), 3, 64)):
+        product = raw(g, "Mul", [ids, by], ids.array * by.array)
+        plus = g.constant(np.array(plus))
+        place = raw(g, "Add", [plus, product], plus.array + product.array)
+        twice = raw(g, "Mul", [place, g.ints(3)], place.array * 3)
+        for x in (place, twice, raw(g, "Sub", [ids, twice], ids.array - twice.array)):
+            place = raw(g, "Mod", [x, g.constant(np.array(buckets))], x.array % buckets)
+            g.output(raw(g, "Mod", [place, g.constant(np.array(997))], place.array % 997))
+
+
 def classes_compared(g):
     """The class of each click, out of a table, with the ad's own, however large that is."""
     hist = g.input("hist", g.random.randint(0, 7, (ADS, 4)))
@@ -436,7 +451,7 @@ def half_precision_and_back(g):
 
 PATTERNS = [booleans_as_bytes, one_matrix, one_integer_matrix, column_as_id_and_number, sequence_in_a_matrix,
             whole_matrix_cast_first, every_other_column, split_matrix, user_matrix, cast_truncates,
-            integer_arithmetic, integers_compared, integers_limited, classes_compared,
+            integer_arithmetic, integers_compared, integers_limited, hashed_ids, classes_compared,
             half_precision, integers_clipped, numbers_as_they_were_written, logarithm_as_an_id,
             fields_of_one_table, fields_of_several_inputs, masks_of_ids, masks_of_the_size_of_ids, ids_below_zero,
             ids_far_below_zero, ids_before_the_table, ids_in_parts, classes_of_items,

@@ -317,6 +317,7 @@ void ReadIdioms(onnx::GraphProto& graph, int64_t opset) {
   ReadRectifiers(graph, opset);
   IdiomReader(graph, opset).Run();
   ReadNorms(graph, opset);
+  ReadRemainders(graph, opset);
 }
 
 }  // namespace ulfd::convert

@@ -89,6 +89,13 @@ std::string Rewriter::Integers(const std::string& base, absl::Span<const int64_t
   return tensor.name();
 }
 
+std::string Rewriter::IntegersLike(const onnx::TensorProto& like,
+                                   absl::Span<const int64_t> values) {
+  const std::string name = Integers(like.name(), values);
+  *added_.back().mutable_dims() = like.dims();
+  return name;
+}
+
 std::string Rewriter::Floats(const std::string& base, absl::Span<const float> values) {
   onnx::TensorProto& tensor = NewTensor(base, onnx::TensorProto::FLOAT);
   tensor.add_dims(static_cast<int64_t>(values.size()));

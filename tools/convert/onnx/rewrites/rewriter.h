@@ -49,6 +49,8 @@ class Rewriter {
   // New constants, named after `base`: vectors of integers and floats, and one number.
   std::string Integers(const std::string& base, absl::Span<const int64_t> values);
   std::string Floats(const std::string& base, absl::Span<const float> values);
+  // Integers of another constant's shape.
+  std::string IntegersLike(const onnx::TensorProto& like, absl::Span<const int64_t> values);
   std::string Number(const std::string& base, float value);
 
   // What stays and what was added, up to now.

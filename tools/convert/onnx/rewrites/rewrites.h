@@ -19,6 +19,9 @@ namespace ulfd::convert {
 void ReadIdioms(onnx::GraphProto& graph, int64_t opset);
 // Of these Relu, LeakyRelu and PRelu made of whatever is linear on either side of 0, and Elu.
 void ReadRectifiers(onnx::GraphProto& graph, int64_t opset);
+// Of x * number % divisor, with integers, the same of x % divisor and numbers below it, so that no
+// product is beyond what single precision holds.
+void ReadRemainders(onnx::GraphProto& graph, int64_t opset);
 // LayerNormalization and RMSNormalization.
 void ReadNorms(onnx::GraphProto& graph, int64_t opset);
 
