@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 import numpy as np
 
+from patterns_ids import bag
 from random_graph import ADS
 
 STEPS = 2 * ADS
@@ -95,6 +96,63 @@ def user_of_the_example(g):
     g.output(g.node("Concat", [x, user], np.concatenate([x.array, user.array], 1), axis=1))
 
 
+def bags_of_one_size(g):
+    """nn.EmbeddingBag, whose offsets are numbers: of rows of ids, and of one id in each."""
+    g.rows = ADS
+    ids = g.input("ids", g.random.randint(0, 7, (ADS, 3)))
+    by = g.input("by", g.random.randn(ADS, 3).astype(np.float32))
+    own = g.input("own", g.random.randint(0, 7, ADS))
+    table = g.constant(g.random.randn(7, 2).astype(np.float32))
+    weights = reshape(g, by, (-1,), by.array.reshape(-1))
+    for flat, width in ((reshape(g, ids, (-1,), ids.array.reshape(-1)), 3), (own, 1)):
+        total = g.pick(g.node("Shape", [flat], np.array([ADS * width])), 0, 0)
+        at = np.arange(0, width * ADS + 1, width)
+        end = g.node("Unsqueeze", [total, g.ints(0)], at[-1:])
+        begins = g.node("Concat", [g.constant(at[:-1]), end], at, axis=0)
+        ends = g.node("Slice", [begins, g.ints(1), g.ints(1 << 62), g.ints(0)], at[1:])
+        rows = table.array[flat.array].reshape(ADS, width, 2)
+        g.output(bag(g, table, flat, begins, ends, rows.sum(1)))
+        if width == 3:
+            weighed = (rows * by.array[:, :, None]).sum(1)
+            g.output(bag(g, table, flat, begins, ends, weighed, weights))
+
+
+def entries_that_are_assigned(g):
+    """x[:, 2] = 7, whose places are numbers."""
+    g.rows = ADS
+    scatter(g)
+
+
+def scatter(g):
+    x = g.input("x", g.random.randn(ADS, 4).astype(np.float32))
+    rows = g.rows if g.rows != "ads" else ADS
+    at = g.constant(np.array([[[i, 2]] for i in range(rows)]))
+    seven = g.constant(np.full((rows, 1), 7, np.float32))
+    array = x.array.copy()
+    array[:, 2] = 7
+    g.output(g.node("ScatterND", [x, at, seven], array, rows="ads"))
+
+
+def places_of_one_row(g):
+    """The best of the row's steps, whose place is one among all of them; an entry assigned."""
+    g.rows, g.ad_inputs = 1, ["x", "y"]
+    scatter(g)
+    y = g.input("y", g.random.randn(ADS, 3, 2).astype(np.float32))
+    best = g.node("ArgMax", [g.pick(y, 2, 0)], y.array[:, :, 0].argmax(1), axis=1, keepdims=0)
+    flat = reshape(g, y, (-1, 2), y.array.reshape(-1, 2))
+    g.output(g.node("Gather", [flat, best], y.array[np.arange(ADS), best.array], axis=0))
+
+
+def squeezed_with_the_row(g):
+    """x.sum(1).squeeze() of one row, and with other axes of 1."""
+    g.rows, g.ad_inputs, g.output_rows = 1, ["x"], "out"
+    x = g.input("x", g.random.randn(ADS, 4).astype(np.float32))
+    score = g.with_axes("ReduceSum", x, [1], x.array.sum(1), 13, keepdims=0)
+    g.output(g.with_axes("Squeeze", score, [0], score.array, 13))
+    wide = g.unsqueeze(score, 1)
+    g.output(g.with_axes("Squeeze", wide, [0, -1], score.array, 13))
+
+
 def rows_of_one_that_meet(g):
     """One row as a step, summed over both."""
     g.rows, g.ad_inputs = 1, ["x"]
@@ -104,5 +162,6 @@ def rows_of_one_that_meet(g):
 
 
 PATTERNS = [steps_in_front, sizes_by_a_condition, constants_of_rows, example_of_one_row,
-            outputs_of_any_rows, user_of_the_example]
+            outputs_of_any_rows, user_of_the_example, bags_of_one_size, entries_that_are_assigned,
+            places_of_one_row, squeezed_with_the_row]
 REFUSED = [(rows_of_one_that_meet, "cannot be told from other sizes of 1")]

@@ -351,6 +351,7 @@ absl::Status FreeRows(const ConvertOptions& options, OnnxModel& model) {
              (RowsOf(*input) != rows || !absl::c_linear_search(options.user_inputs, input->name()));
     });
   }
+  UnrollFixedBags(graph, model.opset);
   std::vector<std::string> names;
   for (onnx::ValueInfoProto* const input : inputs) {
     input->mutable_type()->mutable_tensor_type()->mutable_shape()->mutable_dim(0)->set_dim_param(

@@ -44,14 +44,26 @@ bool IsRepeated(const Array& x, size_t axis, int64_t period) {
   return true;
 }
 
-// Of integers along the axis: the first, and what each has more than the one before.
-std::optional<std::pair<int64_t, int64_t>> Progression(const Array& x, size_t axis) {
-  if (x.ints == nullptr || x.elements() != x.dims[axis] || x.elements() < 2) return std::nullopt;
+// Of integers: the first row, and what each has more than the one before, if that is always so.
+struct Progression {
+  std::vector<int64_t> first, steps;
+};
+std::optional<Progression> ProgressionOf(const Array& x, size_t axis) {
+  if (x.ints == nullptr || x.dims[axis] < 2) return std::nullopt;
   const std::vector<int64_t>& v = *x.ints;
-  for (size_t i = 2; i < v.size(); ++i) {
-    if (v[i] - v[i - 1] != v[1] - v[0]) return std::nullopt;
+  const auto width = static_cast<size_t>(x.elements() / x.dims[axis]);
+  // Single numbers, or several along the last axis.
+  const bool last = axis == 0 && width == static_cast<size_t>(x.dims.back());
+  if (width != 1 && !last) return std::nullopt;
+  Progression found;
+  for (size_t i = 0; i < width; ++i) {
+    found.first.push_back(v[i]);
+    found.steps.push_back(v[i + width] - v[i]);
   }
-  return std::pair(v[0], v[1] - v[0]);
+  for (size_t i = width; i < v.size(); ++i) {
+    if (v[i] - v[i - width] != found.steps[i % width]) return std::nullopt;
+  }
+  return found;
 }
 
 class RowsFollower : public Rewriter {
@@ -101,10 +113,18 @@ class RowsFollower : public Rewriter {
   size_t PlaceOfRows(const RowsAxis& rows, const Sizes& from, const Sizes& to, const Sizes& given);
   bool FollowOthers(const Node& node, bool aligned);
   bool FollowStates(const Node& node);
+  bool FollowPlaces(const Node& node);
+  std::optional<std::string> PlacesOfRows(const Node& node, const std::string& input,
+                                          const RowsAxis& like);
+  bool KeepRows(const Node& node);
   // The input with as many rows along the axis as `like` has; one, if that is enough.
   std::optional<std::string> WithRows(const Node& node, const std::string& input, size_t axis,
                                       const RowsAxis& like, bool one_is_enough);
+  std::string Continue(const Node& node, const Progression& found, size_t rank, size_t axis,
+                       const RowsAxis& like);
   std::string RowCount(const Node& node, const RowsAxis& like);
+  std::string Scalar(const Node& node, int64_t value);
+  std::string NumbersOfRows(const Node& node, const RowsAxis& like);
   std::string Around(const Node& node, const Sizes& sizes, size_t at, const std::string& middle);
 
   const int64_t rows_, more_;
@@ -226,8 +246,12 @@ bool RowsFollower::Replace(const Node& node) {
 bool RowsFollower::Follow(const Node& node) {
   const std::string& op = node.op_type();
   if (op == "Reshape" || op == "Expand") return Resize(node);
+  if (op == "Gather" && rows_ == 1) return FollowPlaces(node);
+  if (op == "Squeeze" && rows_ == 1) return KeepRows(node);
   if (IsOneOf(op, {"GRU", "LSTM", "RNN"})) return FollowStates(node);
-  if (IsOneOf(op, {"Concat", "GatherElements", "ScatterElements"})) return FollowOthers(node, true);
+  if (IsOneOf(op, {"Concat", "GatherElements", "ScatterElements", "ScatterND"})) {
+    return FollowOthers(node, true);
+  }
   return IsOneOf(op, {"Add", "Sub",  "Mul",   "Div",   "Mod",     "Pow",
                       "Max", "Min",  "Where", "Equal", "Less",    "LessOrEqual",
                       "And", "Or",   "Xor",   "PRelu", "Greater", "GreaterOrEqual",
@@ -332,6 +356,19 @@ std::string RowsFollower::RowCount(const Node& node, const RowsAxis& like) {
   return like.each == 1 ? size : Make(node, "Div", {size, Integers(size, {like.each})});
 }
 
+std::string RowsFollower::Scalar(const Node& node, int64_t value) {
+  std::string one = Integers(node.output(0), {value}), scalar = Fresh(one);
+  AddOnAxis(node, "Squeeze", one, 0, scalar);
+  return scalar;
+}
+
+// 0, 1, .. for each row.
+std::string RowsFollower::NumbersOfRows(const Node& node, const RowsAxis& like) {
+  const std::string count = RowCount(node, like), limit = Fresh(count);
+  AddOnAxis(node, "Squeeze", count, 0, limit);
+  return Make(node, "Range", {Scalar(node, 0), limit, Scalar(node, 1)});
+}
+
 std::string RowsFollower::Around(const Node& node, const Sizes& sizes, size_t at,
                                  const std::string& middle) {
   std::vector<std::string> parts = {middle};
@@ -372,22 +409,34 @@ std::optional<std::string> RowsFollower::WithRows(const Node& node, const std::s
     sizes[axis] = -1;
     return Make(node, "Reshape", {repeated, Integers(repeated, sizes)});
   }
-  const auto steps = Progression(few, axis);
-  if (!steps.has_value() || each != 1) return std::nullopt;
-  const auto number = [&](int64_t value) {
-    std::string one = Integers(node.output(0), {value}), scalar = Fresh(one);
-    AddOnAxis(node, "Squeeze", one, 0, scalar);
-    return scalar;
-  };
-  const std::string count = RowCount(node, like), limit = Fresh(count);
-  AddOnAxis(node, "Squeeze", count, 0, limit);
-  std::string numbers = Make(node, "Range", {number(0), limit, number(1)});
-  if (sizes.size() > 1) {
-    sizes[axis] = -1;
-    numbers = Make(node, "Reshape", {numbers, Integers(numbers, sizes)});
+  const std::optional<Progression> found = each == 1 ? ProgressionOf(few, axis) : std::nullopt;
+  return found.has_value() ? std::optional(Continue(node, *found, sizes.size(), axis, like))
+                           : std::nullopt;
+}
+
+// As many rows of it, along the axis of so many.
+std::string RowsFollower::Continue(const Node& node, const Progression& found, size_t rank,
+                                   size_t axis, const RowsAxis& like) {
+  Sizes along(rank, 1), ones = along;
+  along[axis] = -1;
+  std::vector<std::string> parts;
+  for (size_t i = 0; i < found.first.size(); ++i) {
+    const int64_t first = found.first[i], step = found.steps[i];
+    if (step == 0) {
+      const std::string all = Around(node, ones, axis, RowCount(node, like));
+      parts.push_back(Make(node, "Expand", {Integers(all, {first}), all}));
+      continue;
+    }
+    std::string numbers = NumbersOfRows(node, like);
+    if (rank > 1) numbers = Make(node, "Reshape", {numbers, Integers(numbers, along)});
+    if (step != 1) numbers = Make(node, "Mul", {numbers, Scalar(node, step)});
+    if (first != 0) numbers = Make(node, "Add", {numbers, Scalar(node, first)});
+    parts.push_back(numbers);
   }
-  if (steps->second != 1) numbers = Make(node, "Mul", {numbers, number(steps->second)});
-  return steps->first == 0 ? numbers : Make(node, "Add", {numbers, number(steps->first)});
+  if (parts.size() == 1) return parts[0];
+  const std::string joined = Fresh(node.output(0));
+  SetInt(Add(node, "Concat", parts, joined), "axis", static_cast<int64_t>(rank) - 1);
+  return joined;
 }
 
 // Inputs without rows where others have them.
@@ -397,8 +446,11 @@ bool RowsFollower::FollowOthers(const Node& node, bool aligned) {
     if (Find(input) == nullptr) return false;
     rank = std::max(rank, Find(input)->few.dims.size());
   }
+  const bool places = node.op_type() == "ScatterND";  // Those of row i are in front at i.
   const int64_t own = IntAttribute(node, "axis", 0);
-  const size_t skipped = own < 0 ? static_cast<size_t>(own) + rank : static_cast<size_t>(own);
+  const size_t skipped = places    ? rank
+                         : own < 0 ? static_cast<size_t>(own) + rank
+                                   : static_cast<size_t>(own);
   const bool product = node.op_type() == "MatMul";
   Node changed = node;
   bool any = false;
@@ -411,10 +463,13 @@ bool RowsFollower::FollowOthers(const Node& node, bool aligned) {
     for (std::string& input : *changed.mutable_input()) {
       const Value* const value = Find(input);
       const Sizes& dims = value->few.dims;
-      if (value->computed || dims.size() < from_end || dims != value->many.dims) continue;
-      const size_t axis = dims.size() - from_end;
+      if (value->computed || dims != value->many.dims) continue;
+      if (places ? like->axis != 0 || dims.empty() : dims.size() < from_end) continue;
+      const size_t axis = places ? 0 : dims.size() - from_end;
       if (dims[axis] != sizes[like->axis] || (!aligned && dims[axis] == 1)) continue;
-      std::optional<std::string> with = WithRows(node, input, axis, *like, !aligned);
+      std::optional<std::string> with = places && rows_ == 1 && input == node.input(1)
+                                            ? PlacesOfRows(node, input, *like)
+                                            : WithRows(node, input, axis, *like, !aligned);
       if (!with.has_value()) continue;
       input = *std::move(with);
       any = true;
@@ -423,6 +478,19 @@ bool RowsFollower::FollowOthers(const Node& node, bool aligned) {
   }
   if (any) Add(changed);
   return any;
+}
+
+// Of ScatterND, whose first numbers are those of the only row.
+std::optional<std::string> RowsFollower::PlacesOfRows(const Node& node, const std::string& input,
+                                                      const RowsAxis& like) {
+  const Array& few = Find(input)->few;
+  if (few.ints == nullptr || few.elements() != few.dims.back() || few.ints->front() != 0) {
+    return std::nullopt;
+  }
+  guessed_ = true;
+  Progression rows{*few.ints, std::vector<int64_t>(few.ints->size(), 0)};
+  rows.steps[0] = 1;
+  return Continue(node, rows, few.dims.size(), 0, like);
 }
 
 // Zeros are what there is without a state.
@@ -447,6 +515,65 @@ bool RowsFollower::FollowStates(const Node& node) {
   }
   if (any) Add(changed);
   return any;
+}
+
+// Places among the entries of the example's only row: those of row r are r times as many further.
+bool RowsFollower::FollowPlaces(const Node& node) {
+  const std::optional<RowsAxis> data = RowsOf(node.input(0)), places = RowsOf(node.input(1));
+  const int64_t own = IntAttribute(node, "axis", 0);
+  if (!data.has_value() || !places.has_value() || own != static_cast<int64_t>(data->axis)) {
+    return false;
+  }
+  guessed_ = true;
+  Sizes sizes(Find(node.input(1))->few.dims.size(), 1);
+  sizes[places->axis] = -1;
+  std::string numbers = NumbersOfRows(node, *places);
+  if (places->each > 1) {
+    const std::string apart = Fresh(numbers);
+    AddOnAxis(node, "Unsqueeze", numbers, 1, apart);
+    const std::string each = Integers(numbers, {1, places->each});
+    numbers = Make(node, "Expand", {apart, each});
+  }
+  const std::string first = Make(node, "Mul", {numbers, Scalar(node, data->each)});
+  const std::string shift = Make(node, "Reshape", {first, Integers(first, sizes)});
+  Node changed = node;
+  changed.set_input(1, Make(node, "Add", {node.input(1), shift}));
+  Add(changed);
+  return true;
+}
+
+// squeeze() of all that is 1 in the example, the only row, too.
+bool RowsFollower::KeepRows(const Node& node) {
+  const std::optional<RowsAxis> rows = RowsOf(node.input(0));
+  const Sizes dims = rows.has_value() ? Find(node.input(0))->few.dims : Sizes();
+  std::vector<int64_t> axes = IntsAttribute(node, "axes");
+  if (node.input_size() > 1) axes = Ints(node.input(1)).value_or(axes);
+  const bool every = axes.empty();
+  for (size_t d = 0; d < dims.size(); ++d) {
+    if (every && dims[d] == 1) axes.push_back(static_cast<int64_t>(d));
+  }
+  const size_t before = axes.size();
+  std::erase_if(axes, [&](int64_t axis) {
+    const int64_t rank = static_cast<int64_t>(dims.size());
+    return rows.has_value() && (axis < 0 ? axis + rank : axis) == static_cast<int64_t>(rows->axis);
+  });
+  if (axes.size() == before) return false;
+  guessed_ = true;
+  Node changed = node;
+  if (axes.empty()) {
+    changed.set_op_type("Identity");
+    changed.clear_attribute();
+    changed.mutable_input()->DeleteSubrange(1, changed.input_size() - 1);
+  } else if (opset_ >= kAxesAreInputs) {
+    const std::string kept = Integers(node.output(0), axes);
+    changed.mutable_input()->DeleteSubrange(1, changed.input_size() - 1);
+    changed.add_input(kept);
+  } else {
+    changed.clear_attribute();
+    SetInts(changed, "axes", axes);
+  }
+  Add(changed);
+  return true;
 }
 
 bool RowsFollower::Fits() const {

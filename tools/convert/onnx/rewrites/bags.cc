@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <initializer_list>
 #include <map>
+#include <optional>
 #include <string>
 
 #include "tools/convert/onnx/model/constant.h"
@@ -57,17 +58,20 @@ struct Bag {
   std::string ids, table, reduction;
   std::string weights;  // Of the ids; empty: none.
   bool one = false;
+  std::string flat, flat_weights;  // All ids behind each other.
+  std::string begins, ends;        // Of the bags among them.
 };
 
-// Whether the name is an entry of the offsets, of all or of all but the first, of this pass.
-bool IsOffset(const Makers& inside, const Makers& outside, const std::string& name,
-              const std::string& pass) {
+// The offsets, all or all but the first, of which the name is the entry of this pass.
+std::string OffsetsOf(const Makers& inside, const Makers& outside, const std::string& name,
+                      const std::string& pass) {
   const onnx::NodeProto* const vector = Find(inside, name, "Unsqueeze", 1);
   const onnx::NodeProto* const entry =
       vector == nullptr ? nullptr : Find(inside, vector->input(0), "Gather", 2);
-  return entry != nullptr && entry->input(1) == pass &&
-         (Find(outside, entry->input(0), "Slice", 1) != nullptr ||
-          Find(outside, entry->input(0), "Concat", 1) != nullptr);
+  const bool is = entry != nullptr && entry->input(1) == pass &&
+                  (Find(outside, entry->input(0), "Slice", 1) != nullptr ||
+                   Find(outside, entry->input(0), "Concat", 1) != nullptr);
+  return is ? entry->input(0) : "";
 }
 
 bool ReadBag(const onnx::GraphProto& body, const Makers& outside, Bag& bag) {
@@ -81,17 +85,22 @@ bool ReadBag(const onnx::GraphProto& body, const Makers& outside, Bag& bag) {
     if (gather == nullptr || IntAttribute(*gather, "axis", 0) != 0) return false;
     const onnx::NodeProto* const slice = Find(inside, gather->input(1), "Slice", 3);
     const std::string& pass = body.input(0).name();
-    if (slice == nullptr || !IsOffset(inside, outside, slice->input(1), pass) ||
-        !IsOffset(inside, outside, slice->input(2), pass)) {
-      return false;
-    }
+    if (slice == nullptr) return false;
+    const std::string begins = OffsetsOf(inside, outside, slice->input(1), pass);
+    const std::string ends = OffsetsOf(inside, outside, slice->input(2), pass);
+    if (begins.empty() || ends.empty()) return false;
     const onnx::NodeProto* const flat = Find(outside, slice->input(0), "Reshape", 2);
     const auto whole = [&](const onnx::NodeProto& part) {
       const onnx::NodeProto* const of = Find(outside, part.input(0), "Reshape", 2);
       return of == nullptr || flat == nullptr ? part.input(0) : of->input(0);
     };
-    bag = {
-        .ids = whole(*slice), .table = gather->input(0), .reduction = op, .one = flat == nullptr};
+    bag = {.ids = whole(*slice),
+           .table = gather->input(0),
+           .reduction = op,
+           .one = flat == nullptr,
+           .flat = slice->input(0),
+           .begins = begins,
+           .ends = ends};
     if (weighted == nullptr) return true;
     const onnx::NodeProto* const wide = Find(inside, weighted->input(1), "Unsqueeze", 1);
     const onnx::NodeProto* const part =
@@ -100,6 +109,7 @@ bool ReadBag(const onnx::GraphProto& body, const Makers& outside, Bag& bag) {
       return false;
     }
     bag.weights = whole(*part);
+    bag.flat_weights = part->input(0);
     return true;
   }
   return false;
@@ -136,15 +146,24 @@ bool ReadChosenRows(const onnx::GraphProto& body, const Makers& outside, ChosenR
 
 class BagWriter : public Rewriter {
  public:
-  BagWriter(onnx::GraphProto& graph, int64_t opset)
-      : Rewriter(graph, opset), makers_(MakersOf(graph)) {}
+  // fixed: only bags that begin where constants say.
+  BagWriter(onnx::GraphProto& graph, int64_t opset, bool fixed)
+      : Rewriter(graph, opset), makers_(MakersOf(graph)), fixed_(fixed) {
+    for (const onnx::ValueInfoProto& input : graph.input()) {
+      const auto& shape = input.type().tensor_type().shape();
+      const bool one_row = shape.dim_size() > 0 && shape.dim(0).dim_value() == 1;
+      if (one_row) rank_of_row_[input.name()] = shape.dim_size();
+    }
+  }
 
  private:
   bool Replace(const onnx::NodeProto& node) override {
-    if (node.op_type() == "Reshape") return Choose(node);
+    if (node.op_type() == "Reshape" && !fixed_) return Choose(node);
     const onnx::GraphProto* const body = BodyOf(node);
     Bag bag;
-    if (body == nullptr || !ReadBag(*body, makers_, bag)) return false;
+    if (body == nullptr || !ReadBag(*body, makers_, bag) || (fixed_ && !FixBag(node, bag))) {
+      return false;
+    }
     const std::string& out = node.output(0);
     const std::string bagged = bag.one ? out : Fresh(out);
     const std::string rows = bag.weights.empty() ? bagged : Fresh(out);
@@ -166,6 +185,40 @@ class BagWriter : public Rewriter {
     return true;
   }
 
+  // Bags of one size, one behind the other, are rows: [0, n, 2 n, ..] is where they begin, and the
+  // last ends with the ids.
+  bool FixBag(const onnx::NodeProto& node, Bag& bag) {
+    const onnx::NodeProto* const every = Find(makers_, bag.begins, "Concat", 2);
+    const onnx::NodeProto* const total =
+        every == nullptr ? nullptr : FindBehind(makers_, every->input(1), {"Unsqueeze", "Gather"});
+    const onnx::NodeProto* const size =
+        total == nullptr ? nullptr : Find(makers_, total->input(0), "Shape", 1);
+    const onnx::NodeProto* const behind = Find(makers_, bag.ends, "Slice", 2);
+    if (size == nullptr || size->input(0) != bag.flat || every->input_size() != 2 ||
+        behind == nullptr || behind->input(0) != bag.begins || Int(*behind, 1) != 1) {
+      return false;
+    }
+    const std::optional<std::vector<int64_t>> begins = Ints(every->input(0));
+    if (!begins.has_value() || begins->empty()) return false;
+    const auto rows = static_cast<int64_t>(begins->size());
+    if (rows == 1) {
+      const auto rank = rank_of_row_.find(bag.ids);
+      return begins->front() == 0 && rank != rank_of_row_.end() &&
+             rank->second == (bag.one ? 1 : 2);
+    }
+    const int64_t each = (*begins)[1];
+    for (int64_t i = 0; i < rows; ++i) {
+      if ((*begins)[static_cast<size_t>(i)] != i * each) return false;
+    }
+    const auto in_rows = [&](const std::string& flat) {
+      return Make(node, "Reshape", {flat, Integers(flat, {rows, each})});
+    };
+    bag.ids = in_rows(bag.flat);
+    if (!bag.weights.empty()) bag.weights = in_rows(bag.flat_weights);
+    bag.one = false;
+    return each != 0;
+  }
+
   // Sums of chosen rows as [k, -1, width]: a product.
   bool Choose(const onnx::NodeProto& node) {
     const onnx::NodeProto* const loop =
@@ -185,6 +238,8 @@ class BagWriter : public Rewriter {
 
   static constexpr int64_t kAxesOfOthersAreInputs = 18;
   const Makers makers_;
+  const bool fixed_;
+  std::map<std::string, int> rank_of_row_;  // Of inputs that have one row.
 };
 
 }  // namespace
@@ -194,6 +249,12 @@ bool HasLoops(const onnx::GraphProto& graph) {
                      [](const onnx::NodeProto& node) { return node.op_type() == "Loop"; });
 }
 
-bool UnrollBags(onnx::GraphProto& graph, int64_t opset) { return BagWriter(graph, opset).Run(); }
+bool UnrollBags(onnx::GraphProto& graph, int64_t opset) {
+  return BagWriter(graph, opset, false).Run();
+}
+
+void UnrollFixedBags(onnx::GraphProto& graph, int64_t opset) {
+  BagWriter(graph, opset, true).Run();
+}
 
 }  // namespace ulfd::convert

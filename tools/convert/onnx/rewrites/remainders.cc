@@ -29,8 +29,8 @@ class RemainderReader : public PatternReader {
   // What has the same remainder.
   struct Term {
     std::string name;
-    int64_t most = 0;   // Its magnitude is not larger.
-    double before = 0;  // That of what the model has, of integers below kExact.
+    int64_t most = 0;              // Its magnitude is not larger.
+    double before = 0;             // That of what the model has, of integers below kExact.
     std::vector<int64_t> numbers;  // Of a constant.
   };
 
@@ -106,8 +106,8 @@ class RemainderReader : public PatternReader {
         sum = product;
         continue;
       }
-      const std::string higher = Make(
-          node, "Mul", {Make(node, "Mod", {sum, divisor}), Integers(sum, {base})});
+      const std::string higher =
+          Make(node, "Mul", {Make(node, "Mod", {sum, divisor}), Integers(sum, {base})});
       sum = Make(node, "Add", {higher, product});
     }
     return {sum, 2 * base * divisor_, x.before * by.before, {}};
