@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <bit>
+#include <cstring>
 #include <limits>
 #include <memory>
 #include <optional>
@@ -21,39 +22,47 @@ namespace {
 
 // ----------------------------------------------------------------------------------------- top_k
 
-constexpr int kLanes = 16;
+constexpr int kLanes = 8;
+// GCC 12 makes no vector of selections in a loop over floats.
+using Lanes = float __attribute__((vector_size(kLanes * sizeof(float))));
 
 // What decides how good an entry is: NaN as if it were the worst of numbers.
 [[gnu::always_inline]] inline float Merit(float value, float sign) {
   return value == value ? sign * value : -std::numeric_limits<float>::infinity();
 }
 
-// Puts entries [first, end) of up to 16 columns, which begin at `x + begin[lane]`, among the best
-// of those before.  Every entry takes the place of the first that it beats, which takes the next
-// place in the same way; of equal ones the first in x beats the others.  `merits` and `places` have
-// room for k * 16.
+// Puts entries [first, end) of up to 8 columns, which begin at `x + begin[lane]`, among the best
+// of those before, the best in front; of equal ones the first in x is in front.  An entry goes
+// before all that it beats, of which each moves on by one.  `merits` and `places` have room for
+// k * 8.
 ULFD_MULTIVERSION void BestOf(const float* x, const int64_t* begin, int lanes, int64_t first,
                               int64_t end, int64_t stride, float sign, int64_t k, float* merits,
                               float* places) {
+  constexpr float kNone = std::numeric_limits<float>::quiet_NaN();  // Everything beats it.
+  if (first == 0) std::fill_n(merits, k * kLanes, kNone);
   for (int64_t i = first; i < end; ++i) {
-    float merit[kLanes] = {}, place[kLanes];
-    for (int l = 0; l < lanes; ++l) merit[l] = Merit(x[begin[l] + i * stride], sign);
-    for (float& p : place) p = static_cast<float>(i);
-    const int64_t held = std::min(i, k);
-    for (int64_t j = 0; j < held; ++j) {
-      float *m = merits + j * kLanes, *p = places + j * kLanes;
-      for (int l = 0; l < kLanes; ++l) {
-        const float old_merit = m[l], old_place = p[l];
-        const bool beats = merit[l] > old_merit || (merit[l] == old_merit && place[l] < old_place);
-        m[l] = beats ? merit[l] : old_merit;
-        p[l] = beats ? place[l] : old_place;
-        merit[l] = beats ? old_merit : merit[l];
-        place[l] = beats ? old_place : place[l];
+    float values[kLanes] = {};
+    for (int l = 0; l < lanes; ++l) values[l] = Merit(x[begin[l] + i * stride], sign);
+    Lanes merit, own, own_place;
+    std::memcpy(&merit, values, sizeof(merit));
+    const Lanes place = Lanes{} + static_cast<float>(i);
+    std::memcpy(&own, merits + (k - 1) * kLanes, sizeof(own));
+    std::memcpy(&own_place, places + (k - 1) * kLanes, sizeof(own_place));
+    auto beats = ~(merit <= own);
+    for (int64_t j = k - 1; j >= 0; --j) {
+      Lanes before = merit, before_place = place;
+      if (j > 0) {
+        std::memcpy(&before, merits + (j - 1) * kLanes, sizeof(before));
+        std::memcpy(&before_place, places + (j - 1) * kLanes, sizeof(before_place));
       }
-    }
-    if (i < k) {
-      std::copy_n(merit, kLanes, merits + i * kLanes);
-      std::copy_n(place, kLanes, places + i * kLanes);
+      const auto beats_before = j > 0 ? ~(merit <= before) : beats & 0;
+      const Lanes next = beats ? (beats_before ? before : merit) : own;
+      const Lanes next_place = beats ? (beats_before ? before_place : place) : own_place;
+      std::memcpy(merits + j * kLanes, &next, sizeof(next));
+      std::memcpy(places + j * kLanes, &next_place, sizeof(next_place));
+      own = before;
+      own_place = before_place;
+      beats = beats_before;
     }
   }
 }
