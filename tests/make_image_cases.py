@@ -999,6 +999,22 @@ def conv_of_whole_rows(c):
            'convolution_param { bias_term: false }', [w])
 
 
+def conv_of_lines(c):
+    """Of several vectors and parts of one, with and without padding, strides and dilation."""
+    t = 'convolution_layer'
+    for i, (rows, channels, size, kernel, out, stride, pad, dilation) in enumerate((
+            (2, 1, (5, 16), (3, 3), 1, (1, 1), (0, 0), (1, 1)), (2, 3, (1, 37), (1, 3), 9, (1, 1), (0, 1), (1, 1)),
+            (2, 4, (1, 50), (1, 2), 8, (1, 1), (0, 3), (1, 4)), (1, 2, (40, 1), (3, 1), 12, (1, 1), (0, 0), (1, 1)),
+            (3, 1, (9, 18), (4, 1), 3, (1, 1), (3, 0), (1, 1)), (2, 2, (6, 35), (2, 3), 5, (2, 2), (1, 1), (1, 1)),
+            (2, 2, (4, 41), (1, 4), 17, (1, 3), (0, 2), (1, 2)), (1, 5, (3, 7), (3, 3), 4, (1, 1), (1, 1), (1, 1)),
+            (2, 16, (1, 32), (1, 3), 16, (1, 1), (0, 1), (1, 1)), (2, 20, (3, 4), (1, 1), 18, (1, 1), (0, 0), (1, 1)))):
+        x, w, b = c.f(rows, channels, *size), c.f(out, channels, *kernel), c.f(out)
+        two = lambda field, v: '%s: %d %s: %d' % (field, v[0], field, v[1])
+        param = ' '.join((two('stride', stride), two('pad', pad), two('dilation', dilation)))
+        y = F.conv2d(t64(x), t64(w), t64(b), stride, pad, dilation)
+        c.good('convolution_line_%d' % i, t, [x], y.numpy(), 'convolution_param { %s }' % param, [w, b])
+
+
 def pooling_of_lines(c):
     """Of several vectors, with and without places behind the last window."""
     t = 'max_pooling_layer'
@@ -1050,7 +1066,7 @@ def main():
     c = Cases(None)
     for family in (conv, pooling, transpose, reverse, reorg, shuffle, upsample, normalize, yolo, prior_box, roi_align,
                    spatial_transformer, expression, top_k, take, conv_of_whole_rows, trees,
-                   layer_norm, scatter, best, pooling_of_lines, lstm):
+                   layer_norm, scatter, best, pooling_of_lines, lstm, conv_of_lines):
         family(c)
     for layer_type, text in c.files.items():
         with open(os.path.join(a.out, layer_type + '.textproto'), 'w') as f:

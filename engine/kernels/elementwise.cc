@@ -68,6 +68,8 @@ void RowProducts(const float* a, int64_t m, const float* b, int64_t n, int64_t k
   KernelsOf(isa).row_products(a, m, b, n, k, y);
 }
 
+void TapRows(const TapArgs& args, Isa isa) { KernelsOf(isa).tap_rows(args); }
+
 void GruCell(const float* x, const float* g, const float* bias, float* h, int64_t n, Isa isa) {
   KernelsOf(isa).gru_cell(x, g, bias, h, n);
 }

@@ -70,6 +70,9 @@ float Dot(const float* a, const float* b, int64_t n, Isa isa = ActiveIsa());
 void RowProducts(const float* a, int64_t m, const float* b, int64_t n, int64_t k, float* y,
                  Isa isa = ActiveIsa());
 
+// y[o, i, j] = bias[o] + the sum over t of w[o, t] * x[i, j + offsets[t]], for n columns j.
+void TapRows(const TapArgs& args, Isa isa = ActiveIsa());
+
 // One step of a GRU for one row of n units: h = c + z * (h - c) with r = sigmoid(x_r + g_r), z =
 // sigmoid(x_z + g_z), c = tanh(x_c + bias + r * g_c), where x and g hold 3 * n values in the order
 // r, z, c (g: what h gives, biases included).

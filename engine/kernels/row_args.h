@@ -1,4 +1,4 @@
-// What LayerNorm (elementwise.h) and DotProductAttention (attention.h) are asked for.
+// What LayerNorm, TapRows (elementwise.h) and DotProductAttention (attention.h) are asked for.
 // SPDX-License-Identifier: Apache-2.0
 #ifndef ULFD_ENGINE_KERNELS_ROW_ARGS_H_
 #define ULFD_ENGINE_KERNELS_ROW_ARGS_H_
@@ -12,6 +12,19 @@ struct RowNorm {
   bool centred = true;
   const float* scale = nullptr;  // n values, as `shift`; null: neither.
   const float* shift = nullptr;
+};
+
+struct TapArgs {
+  static constexpr int64_t kGroup = 8;  // Outputs whose weights lie side by side.
+  const float* x = nullptr;
+  int64_t x_step = 0;  // From row to row.
+  const int64_t* offsets = nullptr;
+  int64_t taps = 0;
+  const float* w = nullptr;     // [outputs / kGroup, rounded up; taps; kGroup]
+  const float* bias = nullptr;  // [outputs]; null: zeros.
+  int64_t outputs = 0, rows = 0, n = 0;
+  float* y = nullptr;  // Rows of an output follow each other.
+  int64_t y_step = 0;  // From output to output.
 };
 
 // A matrix of which neither rows nor columns need lie side by side; in floats from element to

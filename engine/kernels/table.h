@@ -64,6 +64,8 @@ struct KernelTable {
   float (*dot)(const float* a, const float* b, int64_t n);
   // See RowProducts in elementwise.h.
   void (*row_products)(const float* a, int64_t m, const float* b, int64_t n, int64_t k, float* y);
+  // See TapRows in elementwise.h.
+  void (*tap_rows)(const TapArgs& args);
   // See transpose.h.
   void (*transpose)(const float* from, int64_t from_step, int64_t rows, int64_t columns, float* to,
                     int64_t to_step);

@@ -23,6 +23,7 @@ inline Vec MultiplyAdd(Vec a, Vec b, Vec sum) { return Vec::Fma(a, b, sum); }
 #include "engine/kernels/reduce_body.h"
 #include "engine/kernels/row_products_body.h"
 #include "engine/kernels/table.h"
+#include "engine/kernels/taps_body.h"
 #include "engine/kernels/transpose_body.h"
 
 namespace ulfd::engine {
@@ -43,6 +44,7 @@ constexpr KernelTable kTable = {
     .scale_rows = &ScaleRows,
     .dot = &Dot,
     .row_products = &RowProducts,
+    .tap_rows = &TapRows,
     .transpose = &Transpose,
     .gru_cell = &GruCell,
     .lstm_cell = &LstmCell,

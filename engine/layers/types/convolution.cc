@@ -34,8 +34,7 @@ class ConvolutionKernel final : public Kernel {
       return convolution_->Run(x.f32(), x.dims[0], x.dims[2], x.dims[3], ctx.out[0].f32(),
                                ctx.scratch, ctx.pace);
     }
-    small_.Run(x.f32(), x.dims[0], x.dims[2], x.dims[3], ctx.out[0].f32(),
-               static_cast<float*>(ctx.scratch), ctx.pace);
+    small_.Run(x.f32(), x.dims[0], x.dims[2], x.dims[3], ctx.out[0].f32(), ctx.scratch, ctx.pace);
     return absl::OkStatus();
   }
 

@@ -436,6 +436,39 @@ TEST_P(ElementwiseTest, TransposedMatrices) {
   }
 }
 
+TEST_P(ElementwiseTest, TapRowsAddUpShiftedRows) {
+  constexpr int64_t kRows = 2, kTaps = 3, kGroup = TapArgs::kGroup;
+  const int64_t offsets[kTaps] = {2, 0, 3};
+  for (const int64_t n : {1, 5, 8, 15, 16, 17, 24, 31, 32, 33, 40, 64}) {
+    for (const int64_t outputs : {1, 3, 4, 5, 8, 9, 13}) {
+      const int64_t groups = (outputs + kGroup - 1) / kGroup, step = n + 3;
+      const GuardedFloats x(kRows * step, 1), bias(outputs, 2), w(groups * kTaps * kGroup, 3);
+      GuardedFloats y(outputs * kRows * n);
+      TapRows({.x = x.data(),
+               .x_step = step,
+               .offsets = offsets,
+               .taps = kTaps,
+               .w = w.data(),
+               .bias = bias.data(),
+               .outputs = outputs,
+               .rows = kRows,
+               .n = n,
+               .y = y.data(),
+               .y_step = kRows * n},
+              GetParam());
+      for (int64_t at = 0; at < outputs * kRows * n; ++at) {
+        const int64_t o = at / n / kRows, i = at / n % kRows, j = at % n;
+        double sum = bias[o];
+        for (int64_t t = 0; t < kTaps; ++t) {
+          sum += double{w[(o / kGroup * kTaps + t) * kGroup + o % kGroup]} *
+                 x[i * step + j + offsets[t]];
+        }
+        ASSERT_NEAR(y[at], sum, 1e-5) << n << " " << outputs << " " << at;
+      }
+    }
+  }
+}
+
 TEST_P(ElementwiseTest, GruCells) {
   const auto sigmoid = [](double v) { return 1 / (1 + std::exp(-v)); };
   for (const int64_t n : {1, 7, 8, 16, 27, 32, 40}) {
