@@ -173,12 +173,21 @@ absl::Status Tile(OnnxNode& node) {
     constexpr int64_t kMost = 4096;
     const bool one = x.dims[axis] == Dim::Of(1) || x.dims[axis] == Dim::Users();
     const bool number = times.IsConst() && times.value() >= 1 && times.value() <= kMost;
-    if (!(one ? number || times.IsAds() || times.IsUsers() : number && x.dims[axis].IsConst())) {
+    const bool rows = times == Dim::Ads() || times == Dim::Users();
+    if (!(one ? number || rows : (number || rows) && x.dims[axis].IsConst())) {
       return Unimplemented("repeats axis ", axis, " of shape ", DimsText(x.dims), " ",
                            times.ToString(), " times");
     }
     if (one) {
       x.dims[axis] = times;
+      continue;
+    }
+    if (rows) {  // All of it for each row.
+      Dims merged = x.dims;
+      merged[axis] = Multiply(times, merged[axis]);
+      x = WithAxis(std::move(x), axis);
+      x.dims[axis] = times;
+      ASSIGN_OR_RETURN(x, Reshaped(node, x, std::move(merged)));
       continue;
     }
     ASSIGN_OR_RETURN(const std::string once, node.graph.PlainAlong(x, {axis}));
