@@ -153,6 +153,15 @@ def squeezed_with_the_row(g):
     g.output(g.with_axes("Squeeze", wide, [0, -1], score.array, 13))
 
 
+def rows_of_the_example_stay(g):
+    """len(x) in an export with dynamic axes: sizes, and zeros that are joined."""
+    x = g.input("x", g.random.randn(ADS, 3, 4).astype(np.float32))
+    flat = reshape(g, x, (ADS, -1), x.array.reshape(ADS, -1))
+    out = product(g, flat, g.constant(g.random.randn(12, 2).astype(np.float32)))
+    zeros = g.constant(np.zeros((ADS, 1), np.float32))
+    g.output(g.node("Concat", [out, zeros], np.concatenate([out.array, zeros.array], 1), axis=1))
+
+
 def rows_of_one_that_meet(g):
     """One row as a step, summed over both."""
     g.rows, g.ad_inputs = 1, ["x"]
@@ -163,5 +172,5 @@ def rows_of_one_that_meet(g):
 
 PATTERNS = [steps_in_front, sizes_by_a_condition, constants_of_rows, example_of_one_row,
             outputs_of_any_rows, user_of_the_example, bags_of_one_size, entries_that_are_assigned,
-            places_of_one_row, squeezed_with_the_row]
+            places_of_one_row, squeezed_with_the_row, rows_of_the_example_stay]
 REFUSED = [(rows_of_one_that_meet, "cannot be told from other sizes of 1")]

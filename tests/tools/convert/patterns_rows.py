@@ -635,6 +635,19 @@ def steps_of_the_example(g):
     g.output(g.binary("Add", x, g.constant(g.random.randn(ADS, 3, 2).astype(np.float32))))
 
 
+def table_for_each_row(g):
+    """x.view(-1, 2) * table.repeat(x.size(0), 1)"""
+    x = g.input("x", g.random.randn(ADS, 3, 2).astype(np.float32))
+    flat = g.node("Reshape", [x, g.ints(-1, 2)], x.array.reshape(-1, 2))
+    table = g.constant(g.random.randn(3, 2).astype(np.float32))
+    size = g.node("Shape", [x], np.array([ADS, 3, 2]))
+    size = g.node("Gather", [size, g.ints(0)], np.array([ADS]), axis=0)
+    times = g.node("Concat", [size, g.ints(1)], np.array([ADS, 1]), axis=0)
+    every = g.node("Tile", [table, times], np.tile(table.array, (ADS, 1)), rows="ads")
+    both = g.binary("Mul", flat, every)
+    g.output(g.node("Reshape", [both, g.ints(-1, 6)], both.array.reshape(-1, 6), rows="ads"))
+
+
 def rows_squeezed(g):
     """x.squeeze(-1) of what has rows only: an If, as PyTorch writes it where it knows no size."""
     x = g.input("x", g.random.randn(ADS, 4).astype(np.float32))
@@ -700,7 +713,7 @@ def kept_by_expand(g):
     g.output(g.node("Expand", [x, size], np.repeat(x.array, 4, 1)))
 
 
-PATTERNS = [example_without_dynamic_axes, no_columns_assigned, rows_that_squeeze_drops, known_places,
+PATTERNS = [example_without_dynamic_axes, column_of_the_example, table_for_each_row, no_columns_assigned, rows_that_squeeze_drops, known_places,
             as_many_entries_as_there_are, products_of_fields, kept_by_expand,
             rows_that_a_mask_chooses, places_of_chosen_rows, best_steps_in_order,
             few_and_many_of_the_best, gates_of_the_best, entries_added_up,
@@ -716,5 +729,5 @@ REFUSED = [(place_beyond, "index 3 of 3 entries"), (rows_that_meet_others, "acro
            (entries_that_are_lost, "loses all but one"),
            (statistics_while_trained, "call eval()"),
            (mean_by_the_rows_of_the_example, "divides a sum over the request's rows by"),
-           (column_of_the_example, "joins shapes"), (rows_of_the_example, "joins the rows"),
+           (rows_of_the_example, "joins the rows"),
            (steps_of_the_example, "the rows of the export's example")]

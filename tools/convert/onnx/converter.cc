@@ -23,6 +23,8 @@
 #include "tools/convert/onnx/model/graph.h"
 #include "tools/convert/onnx/model/types.h"
 #include "tools/convert/onnx/operators/layers.h"
+#include "tools/convert/onnx/proof/example_rows.h"
+#include "tools/convert/onnx/proof/fixed_rows.h"
 #include "tools/convert/onnx/proof/proof.h"
 #include "tools/convert/onnx/reader.h"
 #include "tools/convert/onnx/rewrites/rewrites.h"
@@ -590,11 +592,27 @@ absl::StatusOr<Conversion> TranslateWithinBudget(const OnnxModel& model,
   return WithinBudget(path, [&] { return Translate(model, options, path); });
 }
 
-}  // namespace
+// Has a model that runs with one number of rows alone take as many as a request has.  False: it
+// is none.
+bool FreeFixedRows(OnnxModel& model) {
+  onnx::GraphProto& graph = *model.proto.mutable_graph();
+  std::vector<std::string> inputs;
+  for (const onnx::ValueInfoProto& input : graph.input()) {
+    const auto& shape = input.type().tensor_type().shape();
+    if (shape.dim_size() > 0 && !shape.dim(0).has_dim_value()) inputs.push_back(input.name());
+  }
+  const int64_t rows = inputs.empty() ? 0 : FixedRows(model, inputs);
+  if (rows == 0) return false;
+  graph.clear_value_info();
+  model.inferred = false;
+  model.notes.push_back(absl::StrCat("the model runs with ", rows,
+                                     " rows alone, those of the export's example; they are taken ",
+                                     "to be as many as a request has"));
+  return FollowRows(graph, model.opset, rows, inputs, false).ok();
+}
 
-absl::StatusOr<Report> ConvertOnnx(const std::string& model_path, const std::string& out,
-                                   const ConvertOptions& options) {
-  ASSIGN_OR_RETURN(const OnnxModel model, ReadOnnx(model_path, options));
+absl::StatusOr<Report> ConvertModel(const OnnxModel& model, const std::string& model_path,
+                                    const std::string& out, const ConvertOptions& options) {
   ASSIGN_OR_RETURN(Conversion conversion, TranslateWithinBudget(model, options, model_path));
   Report& report = conversion.report;
   const auto finish = [&](const engine::Model& loaded) -> absl::StatusOr<std::string> {
@@ -621,6 +639,19 @@ absl::StatusOr<Report> ConvertOnnx(const std::string& model_path, const std::str
   };
   RETURN_IF_ERROR(WriteModel(conversion.model, model_path, finish, out));
   return std::move(report);
+}
+
+}  // namespace
+
+absl::StatusOr<Report> ConvertOnnx(const std::string& model_path, const std::string& out,
+                                   const ConvertOptions& options) {
+  ASSIGN_OR_RETURN(OnnxModel model, ReadOnnx(model_path, options));
+  absl::StatusOr<Report> report = ConvertModel(model, model_path, out, options);
+  if (report.ok() || absl::IsResourceExhausted(report.status()) || !FreeFixedRows(model)) {
+    return report;
+  }
+  absl::StatusOr<Report> freed = ConvertModel(model, model_path, out, options);
+  return freed.ok() ? std::move(freed) : std::move(report);
 }
 
 }  // namespace ulfd::convert

@@ -363,7 +363,7 @@ absl::Status FreeRows(const ConvertOptions& options, OnnxModel& model) {
     if (output.type().tensor_type().shape().dim_size() == 0) continue;
     output.mutable_type()->mutable_tensor_type()->mutable_shape()->mutable_dim(0)->clear_value();
   }
-  return FollowRows(graph, model.opset, rows, names);
+  return FollowRows(graph, model.opset, rows, names, true);
 }
 
 // Labels are strings for some exporters; beside them are scores.

@@ -71,19 +71,20 @@ class RowsFollower : public Rewriter {
   // choices: of rows that may be either of several sizes of 1, one after the other, whether they
   // are the last of them; the first, where it does not say.
   RowsFollower(onnx::GraphProto& graph, int64_t opset, int64_t rows,
-               const std::vector<std::string>& inputs, std::vector<bool> choices,
+               const std::vector<std::string>& inputs, bool certain, std::vector<bool> choices,
                std::chrono::steady_clock::time_point deadline)
       : Rewriter(graph, opset),
         rows_(rows),
         more_(rows == 1 ? 3 : rows + 1),
         choices_(std::move(choices)),
         outputs_(graph.output()) {
+    guessed_ = !certain;
     options_.single = false;
     options_.budget.deadline = deadline;
     for (const onnx::ValueInfoProto& input : graph.input()) {
       const bool follows = absl::c_linear_search(inputs, input.name());
-      std::optional<Array> few = MakeUp(input, follows ? rows : 0);
-      std::optional<Array> many = MakeUp(input, follows ? more_ : 0);
+      std::optional<Array> few = MakeUpRows(input, follows ? rows : 0);
+      std::optional<Array> many = MakeUpRows(input, follows ? more_ : 0);
       if (few.has_value() && many.has_value()) values_[input.name()] = {*few, *many, follows};
     }
   }
@@ -100,7 +101,6 @@ class RowsFollower : public Rewriter {
     bool computed = false;  // From what has rows.
   };
 
-  static std::optional<Array> MakeUp(const onnx::ValueInfoProto& input, int64_t rows);
   bool Replace(const Node& node) override;
   const Value* Find(const std::string& name);
   bool Compute(const Node& node, Array Value::*side);
@@ -136,32 +136,6 @@ class RowsFollower : public Rewriter {
   size_t chosen_ = 0;
   bool guessed_ = false, failed_ = false;
 };
-
-// Rows that differ.  0 rows: as many as the input says.
-std::optional<Array> RowsFollower::MakeUp(const onnx::ValueInfoProto& input, int64_t rows) {
-  const auto& type = input.type().tensor_type();
-  Sizes dims;
-  for (const auto& dim : type.shape().dim())
-    dims.push_back(dim.has_dim_value() ? dim.dim_value() : 1);
-  if (rows > 0) dims[0] = rows;
-  constexpr int64_t kMost = 1 << 22;
-  int64_t count = 1;
-  for (const int64_t d : dims) {
-    if (d < 1 || count > kMost / d) return std::nullopt;
-    count *= d;
-  }
-  const int64_t width = dims.empty() ? 1 : count / dims[0];
-  std::vector<double> floats;
-  std::vector<int64_t> ints;
-  for (int64_t i = 0; i < count; ++i) {
-    const int64_t row = i / width, column = i % width;
-    floats.push_back(0.5 + 0.5 * std::sin(static_cast<double>(7 * row + 3 * column + 1)));
-    ints.push_back((row + column + 1) % 2);
-  }
-  return reference::IsFloatType(type.elem_type())
-             ? reference::Floats(onnx::TensorProto::FLOAT, dims, std::move(floats))
-             : reference::Ints(type.elem_type(), dims, std::move(ints));
-}
 
 const RowsFollower::Value* RowsFollower::Find(const std::string& name) {
   const auto found = values_.find(name);
@@ -594,13 +568,38 @@ bool RowsFollower::Fits() const {
 
 }  // namespace
 
+std::optional<Array> MakeUpRows(const onnx::ValueInfoProto& input, int64_t rows) {
+  const auto& type = input.type().tensor_type();
+  Sizes dims;
+  for (const auto& dim : type.shape().dim())
+    dims.push_back(dim.has_dim_value() ? dim.dim_value() : 1);
+  if (rows > 0) dims[0] = rows;
+  constexpr int64_t kMost = 1 << 22;
+  int64_t count = 1;
+  for (const int64_t d : dims) {
+    if (d < 1 || count > kMost / d) return std::nullopt;
+    count *= d;
+  }
+  const int64_t width = dims.empty() ? 1 : count / dims[0];
+  std::vector<double> floats;
+  std::vector<int64_t> ints;
+  for (int64_t i = 0; i < count; ++i) {
+    const int64_t row = i / width, column = i % width;
+    floats.push_back(0.5 + 0.5 * std::sin(static_cast<double>(7 * row + 3 * column + 1)));
+    ints.push_back((row + column + 1) % 2);
+  }
+  return reference::IsFloatType(type.elem_type())
+             ? reference::Floats(onnx::TensorProto::FLOAT, dims, std::move(floats))
+             : reference::Ints(type.elem_type(), dims, std::move(ints));
+}
+
 absl::Status FollowRows(onnx::GraphProto& graph, int64_t opset, int64_t rows,
-                        const std::vector<std::string>& inputs) {
+                        const std::vector<std::string>& inputs, bool certain) {
   constexpr int kTries = 64;
   const auto deadline = std::chrono::steady_clock::now() + kTime;
   std::vector<bool> choices;
   for (int i = 0; i < kTries && std::chrono::steady_clock::now() < deadline; ++i) {
-    RowsFollower follower(graph, opset, rows, inputs, choices, deadline);
+    RowsFollower follower(graph, opset, rows, inputs, certain, choices, deadline);
     follower.Run();
     if (follower.Fits()) return absl::OkStatus();
     choices = follower.choices();

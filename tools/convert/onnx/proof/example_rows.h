@@ -4,11 +4,13 @@
 #define ULFD_TOOLS_CONVERT_ONNX_PROOF_EXAMPLE_ROWS_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "onnx/onnx_pb.h"
+#include "tools/convert/onnx/proof/interpreter.h"
 
 namespace ulfd::convert {
 
@@ -17,9 +19,12 @@ namespace ulfd::convert {
 // they are a row that is repeated as often, or numbers of rows.  With `rows` rows the graph gives
 // what it gave.  Which axis has rows is seen by running the example's graph beside the one that is
 // written, with more rows, node by node.  A size of 1 does not always tell; UNIMPLEMENTED if a
-// guess shows itself wrong.
+// guess shows itself wrong.  certain: that the inputs have these rows is none.
 absl::Status FollowRows(onnx::GraphProto& graph, int64_t opset, int64_t rows,
-                        const std::vector<std::string>& inputs);
+                        const std::vector<std::string>& inputs, bool certain);
+
+// Values of an input whose rows differ; 0 rows: as many as it says.  Null: too many.
+std::optional<reference::Array> MakeUpRows(const onnx::ValueInfoProto& input, int64_t rows);
 
 }  // namespace ulfd::convert
 

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/convert/onnx/proof/fixed_rows.h"
+
+#include <chrono>
+#include <map>
+#include <optional>
+#include <set>
+
+#include "absl/algorithm/container.h"
+#include "tools/convert/onnx/model/constant.h"
+#include "tools/convert/onnx/proof/example_rows.h"
+#include "tools/convert/onnx/proof/interpreter.h"
+
+namespace ulfd::convert {
+namespace {
+
+constexpr int64_t kMostRows = 4096;
+
+// Sizes of constants, and integers in small ones.
+std::set<int64_t> NumbersOf(const onnx::GraphProto& graph) {
+  std::set<int64_t> numbers;
+  const auto add = [&](const onnx::TensorProto& tensor) {
+    constexpr int64_t kFew = 16;
+    numbers.insert(tensor.dims().begin(), tensor.dims().end());
+    if (tensor.data_type() != onnx::TensorProto::INT64 || tensor.dims_size() > 1 ||
+        absl::c_any_of(tensor.dims(), [](int64_t size) { return size > kFew; })) {
+      return;
+    }
+    const absl::StatusOr<Constant> constant = ReadTensor(tensor);
+    for (int64_t i = 0; constant.ok() && i < constant->elements(); ++i) {
+      numbers.insert(constant->dim(i).value());
+    }
+  };
+  for (const onnx::TensorProto& tensor : graph.initializer()) add(tensor);
+  for (const onnx::NodeProto& node : graph.node()) {
+    for (const onnx::AttributeProto& attribute : node.attribute()) {
+      if (attribute.has_t()) add(attribute.t());
+      numbers.insert(attribute.ints().begin(), attribute.ints().end());
+    }
+  }
+  std::erase_if(numbers, [](int64_t number) { return number < 2 || number > kMostRows; });
+  return numbers;
+}
+
+bool RunsWith(const reference::Evaluator& evaluator, const onnx::GraphProto& graph, int64_t rows,
+              const std::vector<std::string>& inputs, const reference::RunOptions& options) {
+  std::map<std::string, reference::Array> made;
+  for (const onnx::ValueInfoProto& input : graph.input()) {
+    const bool follows = absl::c_linear_search(inputs, input.name());
+    std::optional<reference::Array> array = MakeUpRows(input, follows ? rows : 0);
+    if (!array.has_value()) return false;
+    made[input.name()] = *std::move(array);
+  }
+  return evaluator.Run(made, options).ok();
+}
+
+}  // namespace
+
+int64_t FixedRows(const OnnxModel& model, const std::vector<std::string>& inputs) {
+  constexpr auto kTime = std::chrono::seconds(10);
+  constexpr size_t kMostTries = 64;
+  const onnx::GraphProto& graph = model.proto.graph();
+  const absl::StatusOr<reference::Evaluator> evaluator = reference::Evaluator::Make(model);
+  const std::set<int64_t> numbers = NumbersOf(graph);
+  if (!evaluator.ok() || numbers.size() > kMostTries) return 0;
+  reference::RunOptions options;
+  options.budget.deadline = std::chrono::steady_clock::now() + kTime;
+  int64_t other = 2, found = 0;
+  while (numbers.contains(other)) ++other;
+  if (RunsWith(*evaluator, graph, other, inputs, options)) return 0;
+  for (const int64_t rows : numbers) {
+    if (!RunsWith(*evaluator, graph, rows, inputs, options)) continue;
+    if (found != 0) return 0;
+    found = rows;
+  }
+  return options.budget.Check().ok() ? found : 0;
+}
+
+}  // namespace ulfd::convert
