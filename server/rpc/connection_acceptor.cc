@@ -4,8 +4,11 @@
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <openssl/ssl.h>
 #include <poll.h>
+#include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -15,6 +18,7 @@
 #include <utility>
 
 #include "base/load_scope.h"
+#include "server/rpc/tls_limit.h"
 #include "server/system/peer.h"
 #include "server/system/threads.h"
 
@@ -44,6 +48,25 @@ bool InodeOf(int fd, ino_t& inode) {
   return true;
 }
 
+// Whether all of the TLS hello has come, on which the server computes, or something that is none.
+bool HelloHasCome(int fd) {
+  constexpr size_t kRecordHead = 5, kHead = kRecordHead + SSL3_HM_HEADER_LENGTH;
+  uint8_t head[kHead];
+  const ssize_t got = recv(fd, head, kHead, MSG_PEEK | MSG_DONTWAIT);
+  if (got < 0 && (errno == EAGAIN || errno == EINTR)) return false;
+  if (got <= 0 || head[0] != SSL3_RT_HANDSHAKE) return true;
+  if (static_cast<size_t>(got) < kHead) return false;
+  const size_t size = size_t{head[6]} << 16 | size_t{head[7]} << 8 | head[8];
+  int unread = 0;
+  return size > kMaxHandshakeMessageBytes || ioctl(fd, FIONREAD, &unread) != 0 ||
+         static_cast<size_t>(unread) >= kHead + size;
+}
+
+std::chrono::nanoseconds PaceOf(const AcceptorOptions& options) {
+  if (options.handshakes_per_second == 0) return {};
+  return std::chrono::nanoseconds(seconds(1)) / options.handshakes_per_second;
+}
+
 }  // namespace
 
 ConnectionAcceptor::ConnectionAcceptor(ListeningSocket socket, const AcceptorOptions& options,
@@ -55,9 +78,10 @@ ConnectionAcceptor::ConnectionAcceptor(ListeningSocket socket, const AcceptorOpt
       watch_(options.watch, ledger),
       logger_(logger),
       wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
+      heard_(epoll_create1(EPOLL_CLOEXEC)),
       spare_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
       room_(options.max_connections),
-      hand_over_(std::move(hand)) {
+      hand_over_(std::move(hand), PaceOf(options)) {
   handed_.reserve(static_cast<size_t>(options.max_connections));  // What took room has a place.
   ledger_.set_close([this](const std::string& peer, const char* why) { Close(peer, why); });
   thread_ = std::thread([this] { Loop(); });
@@ -71,16 +95,22 @@ void ConnectionAcceptor::Stop() {
   eventfd_write(wake_.get(), 1);
   thread_.join();
   socket_.fd = FileDescriptor();
+  mute_.clear();
   hand_over_.Stop([this](const std::string& peer) { Close(peer, kHandOver); });
 }
 
 void ConnectionAcceptor::Loop() {
   while (true) {
-    pollfd fds[] = {{socket_.fd.get(), POLLIN, 0}, {wake_.get(), POLLIN, 0}};
+    pollfd fds[] = {
+        {socket_.fd.get(), POLLIN, 0}, {wake_.get(), POLLIN, 0}, {heard_.get(), POLLIN, 0}};
     const auto left = std::chrono::ceil<milliseconds>(next_look_ - steady_clock::now());
-    if (poll(fds, 2, std::max(0, static_cast<int>(left.count()))) < 0 && errno != EINTR) return;
+    if (poll(fds, std::size(fds), std::max(0, static_cast<int>(left.count()))) < 0 &&
+        errno != EINTR)
+      return;
     if (fds[1].revents != 0) return;
     if (fds[0].revents != 0) AcceptAll();
+    // Without memory they wait for the next time.
+    if (fds[2].revents != 0) WithinMemory([this] { TakeHellos(); }).IgnoreError();
     if (steady_clock::now() < next_look_) continue;
     // What others on a busy machine take must not make looks rarer.
     const auto begin = CpuTimeOfThisThread();
@@ -130,7 +160,27 @@ void ConnectionAcceptor::HandOver(FileDescriptor fd, const std::string& peer) {
     ++stats_.accepted;
     handed_.push_back(std::move(handed));
   }
-  hand_over_.Add(std::move(fd), peer);
+  const int number = fd.get();
+  if (options_.handshakes_per_second == 0 || HelloHasCome(number)) {
+    return hand_over_.Add(std::move(fd), peer);
+  }
+  epoll_event told{.events = EPOLLIN | EPOLLRDHUP | EPOLLET, .data = {.fd = number}};
+  mute_[number] = {std::move(fd), peer, steady_clock::now() + options_.handshake_timeout};
+  epoll_ctl(heard_.get(), EPOLL_CTL_ADD, number, &told);
+}
+
+void ConnectionAcceptor::TakeHellos() {
+  epoll_event events[64];
+  const int count = epoll_wait(heard_.get(), events, std::size(events), 0);
+  for (int i = 0; i < count; ++i) {
+    const auto mute = mute_.find(events[i].data.fd);
+    // One that will say no more is gRPC's to end.
+    const bool over = (events[i].events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0;
+    if (!over && !HelloHasCome(mute->first)) continue;
+    epoll_ctl(heard_.get(), EPOLL_CTL_DEL, mute->first, nullptr);
+    hand_over_.Add(std::move(mute->second.fd), mute->second.peer);
+    mute_.erase(mute);
+  }
 }
 
 bool ConnectionAcceptor::TakeRoom(const std::string& client) {
@@ -161,6 +211,8 @@ void ConnectionAcceptor::CountOpen() const {
 }
 
 void ConnectionAcceptor::LookAtAll() {
+  const auto now = steady_clock::now();
+  std::erase_if(mute_, [now](const auto& entry) { return entry.second.until < now; });
   std::vector<ConnectionWatch::Connection> open;
   {
     MutexLock lock(mu_);

@@ -32,6 +32,10 @@ struct AcceptorOptions {
   // A peer that leaves sent data unacknowledged for that long is taken for dead.
   std::chrono::milliseconds user_timeout{20000};
   WatchLimits watch;
+  // With TLS, how many handshakes may begin in a second, each once its hello is there as a whole,
+  // which it has to be in time.  0: no TLS, connections are handed over as they come.
+  int handshakes_per_second = 0;
+  std::chrono::milliseconds handshake_timeout{10000};
 };
 
 struct ConnectionStats {
@@ -75,6 +79,8 @@ class ConnectionAcceptor {
   bool TakeRoom(const std::string& client);
   void CountOpen() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void HandOver(FileDescriptor fd, const std::string& peer);
+  // Hands over those whose hello has come.
+  void TakeHellos();
   // Calls act with a descriptor of the connection's socket; false: it is over already.
   bool OnSocket(const Handed& handed, absl::FunctionRef<void(int fd)> act) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -89,6 +95,14 @@ class ConnectionAcceptor {
   ConnectionWatch watch_;  // The thread's.
   Logger& logger_;
   FileDescriptor wake_;
+  // Of the thread: connections whose hello has not come, by descriptor, and who tells when it does.
+  struct Mute {
+    FileDescriptor fd;
+    std::string peer;
+    std::chrono::steady_clock::time_point until;
+  };
+  std::map<int, Mute> mute_;
+  FileDescriptor heard_;
   FileDescriptor spare_;  // OnSocket's, so that a connection can be closed when no other is left.
   std::chrono::steady_clock::time_point next_count_{}, next_warning_{},
       next_look_{};  // The thread's.

@@ -9,8 +9,9 @@
 
 namespace ulfd::server {
 
-ConnectionHandOver::ConnectionHandOver(std::function<void(int fd)> hand)
-    : hand_(std::move(hand)), thread_([this] { Loop(); }) {}
+ConnectionHandOver::ConnectionHandOver(std::function<void(int fd)> hand,
+                                       std::chrono::nanoseconds pace)
+    : hand_(std::move(hand)), pace_(pace), thread_([this] { Loop(); }) {}
 
 ConnectionHandOver::~ConnectionHandOver() {
   Stop([](const std::string&) {});
@@ -47,13 +48,16 @@ void ConnectionHandOver::Stop(const std::function<void(const std::string& peer)>
 
 void ConnectionHandOver::Loop() {
   pthread_setname_np(pthread_self(), "ulfd-hand-over");
-  while (true) {
+  for (auto due = std::chrono::steady_clock::now();;
+       due = std::chrono::steady_clock::now() + pace_) {
     Waiting next;
     {
       MutexLock lock(mu_);
       handing_.clear();
       changed_.NotifyAll();
       while (!stopping_ && waiting_.empty()) changed_.Wait(mu_);
+      while (!stopping_ && changed_.WaitUntil(mu_, due)) {
+      }
       if (stopping_) return;
       next = std::move(waiting_.front());
       waiting_.pop_front();

@@ -25,8 +25,8 @@ class ConnectionHandOver {
   // What handing over a connection may cost while others wait, and how long the end waits for it.
   static constexpr std::chrono::milliseconds kLongest{200};
 
-  // `hand` takes over the file descriptor.
-  explicit ConnectionHandOver(std::function<void(int fd)> hand);
+  // `hand` takes over the file descriptor, of one connection in each `pace` at most.
+  ConnectionHandOver(std::function<void(int fd)> hand, std::chrono::nanoseconds pace);
   // Stop.
   ~ConnectionHandOver();
 
@@ -45,6 +45,7 @@ class ConnectionHandOver {
   void Loop();
 
   const std::function<void(int)> hand_;
+  const std::chrono::nanoseconds pace_;
   Mutex mu_;
   CondVar changed_;
   std::deque<Waiting> waiting_ ABSL_GUARDED_BY(mu_);

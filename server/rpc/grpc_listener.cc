@@ -13,6 +13,7 @@
 #include "base/status_macros.h"
 #include "server/rpc/header_limit.h"
 #include "server/rpc/tls_limit.h"
+#include "server/scheduler/cpu_count.h"
 #include "server/system/listening_socket.h"
 
 namespace ulfd::server {
@@ -22,6 +23,9 @@ namespace {
 constexpr char kUnixPrefix[] = "unix:";
 // What an idle connection without TLS takes.
 constexpr int64_t kConnectionBytes = 16 << 10;
+
+// TLS handshakes that may begin in a second: half of a CPU's time.
+constexpr int kHandshakesPerCpu = 300;
 
 using std::chrono::milliseconds;
 
@@ -121,7 +125,11 @@ absl::StatusOr<std::unique_ptr<GrpcListener>> GrpcListener::Create(
   acceptor.max_connections = MaxConnections(settings, security, logger);
   acceptor.user_timeout = milliseconds(settings.connections().keepalive_timeout_ms());
   acceptor.watch = Watched(settings);
-  if (security.tls != nullptr) acceptor.watch.places = acceptor.max_connections;
+  if (security.tls != nullptr) {
+    acceptor.watch.places = acceptor.max_connections;
+    acceptor.handshakes_per_second = kHandshakesPerCpu * UsableCpuCount();
+    acceptor.handshake_timeout = milliseconds(settings.connections().handshake_timeout_ms());
+  }
   listener->acceptor_ = std::make_unique<ConnectionAcceptor>(
       std::move(socket), acceptor,
       [entrance = listener->entrance_.get()](int fd) {

@@ -30,11 +30,12 @@ namespace {
 class ConnectionAcceptorTest : public ::testing::Test {
  protected:
   void Start(
-      int max_connections, std::function<void()> before_hand = [] {}) {
+      int max_connections, std::function<void()> before_hand = [] {},
+      const AcceptorOptions& others = {}) {
     auto socket = ListenOn("127.0.0.1", 0, "tests");
     ASSERT_TRUE(socket.ok()) << socket.status();
     port_ = socket->port;
-    AcceptorOptions options;
+    AcceptorOptions options = others;
     options.max_connections = max_connections;
     acceptor_ = std::make_unique<ConnectionAcceptor>(
         *std::move(socket), options,
@@ -167,6 +168,43 @@ TEST_F(ConnectionAcceptorTest, ClosesWhatHasNoCall) {
   acceptor_->CloseIdle(std::chrono::seconds(20));
   EXPECT_EQ(acceptor_->Stats().open, 0);
   grpc.join();
+}
+
+TEST_F(ConnectionAcceptorTest, BeginsHandshakesOnceTheHelloIsThereAndOneByOne) {
+  constexpr int kClients = 30;
+  Start(100, [] {}, {.handshakes_per_second = 100});
+  const auto handed = [&] {
+    MutexLock lock(mu_);
+    return handed_.size();
+  };
+  const auto say = [](const FileDescriptor& fd, const std::string& text) {
+    EXPECT_EQ(send(fd.get(), text.data(), text.size(), 0), static_cast<ssize_t>(text.size()));
+  };
+  std::vector<FileDescriptor> clients;
+  for (int i = 0; i < kClients; ++i) {
+    clients.push_back(Connect());
+    say(clients.back(), std::string("\x16\x03\x01\x00\x0c\x01\x00\x00\x08seven b", 16));
+  }
+  WaitFor([&] { return acceptor_->Stats().open == kClients; });
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  EXPECT_EQ(handed(), 0);
+  const auto begin = std::chrono::steady_clock::now();
+  for (const FileDescriptor& client : clients) say(client, "s");
+  WaitFor([&] { return handed() == kClients; });
+  EXPECT_GE(std::chrono::steady_clock::now() - begin, std::chrono::milliseconds(280));
+  // What is no hello, and who goes, is handed over as well.
+  clients.push_back(Connect());
+  say(clients.back(), "GET /");
+  Connect();
+  WaitFor([&] { return handed() == kClients + 2; });
+}
+
+TEST_F(ConnectionAcceptorTest, ClosesWhoSaysNoHelloInTime) {
+  Start(100, [] {},
+        {.handshakes_per_second = 100, .handshake_timeout = std::chrono::milliseconds(50)});
+  const FileDescriptor client = Connect();
+  EXPECT_TRUE(IsClosed(client.get()));
+  WaitFor([&] { return acceptor_->Stats().open == 0; });
 }
 
 TEST(GrpcBytesTest, CountsWhatTheLibraryAllocates) {
