@@ -104,9 +104,8 @@ void ConnectionAcceptor::Loop() {
     pollfd fds[] = {
         {socket_.fd.get(), POLLIN, 0}, {wake_.get(), POLLIN, 0}, {heard_.get(), POLLIN, 0}};
     const auto left = std::chrono::ceil<milliseconds>(next_look_ - steady_clock::now());
-    if (poll(fds, std::size(fds), std::max(0, static_cast<int>(left.count()))) < 0 &&
-        errno != EINTR)
-      return;
+    const int told = poll(fds, std::size(fds), std::max(0, static_cast<int>(left.count())));
+    if (told < 0 && errno != EINTR) return;
     if (fds[1].revents != 0) return;
     if (fds[0].revents != 0) AcceptAll();
     // Without memory they wait for the next time.

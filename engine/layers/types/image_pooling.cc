@@ -122,7 +122,7 @@ template <class Fold>
     std::memcpy(y + j, &folded, sizeof(folded));
   }
   // Places are read in pairs: the last one may be nobody's.
-  const int64_t reach = (size + 1) / 2 * 2 + 2 * kLanes - 2;
+  const int64_t reach = 2 * ((size + 1) / 2 + kLanes - 1);
   for (; stride == 2 && j + kLanes <= n && 2 * j + reach <= places; j += kLanes) {
     Lanes folded = Lanes{} + Fold::kOfNone, low, high;
     for (int64_t c = 0; c < size; c += 2) {
