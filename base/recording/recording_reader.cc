@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/recording/recording_reader.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -50,6 +51,7 @@ absl::StatusOr<bool> RecordingReader::Fill(size_t size, std::string& to) {
       got += n;
     }
     to.resize(begin + got);
+    position_ += static_cast<int64_t>(got);
     if (got < wanted) {
       ended_ = true;
       damage_.tail_bytes += static_cast<int64_t>(to.size());
@@ -67,13 +69,8 @@ absl::StatusOr<bool> RecordingReader::Next(Recording* record) {
     const uint64_t size = LittleEndian(header.substr(4, 4));
     if (header.substr(0, 4) != kRecordMagic || size > static_cast<uint64_t>(kMaxPayloadBytes)) {
       ended_ = true;  // Where the next record begins is anyone's guess.
-      damage_.tail_bytes += kRecordHeaderBytes;
-      while (!header_.empty()) {
-        header_.resize(size_t{1} << 16);
-        ASSIGN_OR_RETURN(const size_t n, file_.Read(header_.data(), header_.size()));
-        damage_.tail_bytes += static_cast<int64_t>(n);
-        header_.resize(n);
-      }
+      // A hole of terabytes may follow.
+      damage_.tail_bytes += kRecordHeaderBytes + std::max<int64_t>(0, file_.size() - position_);
       break;
     }
     const uint64_t checksum = LittleEndian(header.substr(8, 8));

@@ -44,6 +44,7 @@ class RecordingReader {
   InputFile file_;
   std::string header_, payload_;
   Damage damage_;
+  int64_t position_ = 0;  // In the file.
   bool ended_ = false;
 };
 

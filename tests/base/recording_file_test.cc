@@ -109,6 +109,17 @@ TEST(RecordingFile, cut_anywhere_it_yields_every_whole_record) {
   }
 }
 
+TEST(RecordingFile, a_hole_behind_a_bad_header_is_not_read) {
+  constexpr int64_t kTerabyte = int64_t{1} << 40;
+  const TempDir dir;
+  const std::string path = WriteFile(dir, "a.ulfrec", 1, 1);
+  const auto whole = static_cast<int64_t>(std::filesystem::file_size(path));
+  std::filesystem::resize_file(path, kTerabyte);  // Hours to read.
+  const Content content = Read(path);
+  EXPECT_THAT(content.versions, ElementsAre(1));
+  EXPECT_EQ(content.damage.tail_bytes, kTerabyte - whole);
+}
+
 TEST(RecordingFile, a_changed_byte_costs_one_record_or_ends_the_file) {
   const TempDir dir;
   const std::string path = WriteFile(dir, "a.ulfrec", 1, 3);
