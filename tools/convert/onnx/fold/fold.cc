@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "base/errors.h"
 #include "base/status_macros.h"
 #include "onnx/onnx_pb.h"
@@ -79,6 +80,7 @@ Outputs ByDefinition(const Call& call) {
   // Operators have outputs that nodes do not ask for.
   const size_t asked = std::max<size_t>(1, static_cast<size_t>(call.node.output_size()));
   for (size_t i = 0; i < std::min(asked, results.size()); ++i) {
+    if (results[i].sequence != nullptr) return Unimplemented("a sequence of tensors");
     outputs.push_back(ConstantOf(results[i]));
   }
   return outputs;
@@ -375,7 +377,8 @@ Outputs ConstantOfShape(const Call& call) {
 }  // namespace
 
 bool CanFold(const onnx::NodeProto& node) {
-  return node.op_type() == "Constant" || reference::IsKnown(node);
+  return node.op_type() == "Constant" ||
+         (reference::IsKnown(node) && !absl::StrContains(node.op_type(), "Sequence"));
 }
 
 absl::StatusOr<std::vector<Constant>> FoldNode(const onnx::NodeProto& node, int64_t opset,
