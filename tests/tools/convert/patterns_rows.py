@@ -648,6 +648,27 @@ def table_for_each_row(g):
     g.output(g.node("Reshape", [both, g.ints(-1, 6)], both.array.reshape(-1, 6), rows="ads"))
 
 
+def exported_long_ago(g):
+    """x[arange(len(x)), i].unsqueeze(-1) at operator set 9, which PyTorch took by default."""
+    g.opset = 9
+    x = g.input("x", g.random.randn(ADS, 3).astype(np.float32))
+    i = g.node("ArgMax", [x], x.array.argmax(1), axis=1, keepdims=0)
+    size = g.node("Gather", [g.node("Shape", [x], np.array([ADS, 3])), g.constant(np.array(0))],
+                  np.array(ADS), axis=0)
+    size = g.node("Unsqueeze", [size], np.array([ADS]), axes=[0])
+    one = helper.make_tensor("one", TensorProto.INT64, [1], [1])
+    ones = g.node("ConstantOfShape", [size], np.ones(ADS, np.int64), rows="ads", value=one)
+    rows = raw(g, "NonZero", [ones], np.arange(ADS)[None])
+    rows = g.node("Transpose", [rows], rows.array.T, perm=[1, 0])
+    rows = g.node("Squeeze", [rows], np.arange(ADS), axes=[1])
+    first = g.node("Mul", [rows, g.constant(np.array([3]))], rows.array * 3)
+    place = g.node("Add", [i, first], i.array + first.array)
+    flat = g.node("Flatten", [x], x.array.reshape(-1, 1), axis=2)
+    best = g.node("Gather", [flat, place], flat.array[place.array], axis=0)
+    best = g.node("Squeeze", [best], best.array[:, 0], axes=[-1])
+    g.output(g.node("Unsqueeze", [best], best.array[:, None], axes=[-1]))
+
+
 def rows_squeezed(g):
     """x.squeeze(-1) of what has rows only: an If, as PyTorch writes it where it knows no size."""
     x = g.input("x", g.random.randn(ADS, 4).astype(np.float32))
@@ -713,7 +734,7 @@ def kept_by_expand(g):
     g.output(g.node("Expand", [x, size], np.repeat(x.array, 4, 1)))
 
 
-PATTERNS = [example_without_dynamic_axes, column_of_the_example, table_for_each_row, no_columns_assigned, rows_that_squeeze_drops, known_places,
+PATTERNS = [example_without_dynamic_axes, exported_long_ago, column_of_the_example, table_for_each_row, no_columns_assigned, rows_that_squeeze_drops, known_places,
             as_many_entries_as_there_are, products_of_fields, kept_by_expand,
             rows_that_a_mask_chooses, places_of_chosen_rows, best_steps_in_order,
             few_and_many_of_the_best, gates_of_the_best, entries_added_up,

@@ -234,6 +234,15 @@ bool Infer(onnx::ModelProto& model) {
   }
 }
 
+// Before operator set 11 axes count from the front; exporters write others, too, of which the
+// library infers shapes that are not so.
+bool CountsAxesFromTheEnd(const onnx::GraphProto& graph) {
+  return absl::c_any_of(graph.node(), [](const onnx::NodeProto& node) {
+    return (node.op_type() == "Unsqueeze" || node.op_type() == "Squeeze") &&
+           absl::c_any_of(IntsAttribute(node, "axes"), [](int64_t axis) { return axis < 0; });
+  });
+}
+
 // What Debian 12's library knows.
 constexpr int64_t kLibrarySet = 17, kLibraryFormat = 8;
 
@@ -432,7 +441,9 @@ absl::Status Complete(const std::string& directory, const ConvertOptions& option
   RETURN_IF_ERROR(SetDims(options.dims, *model.proto.mutable_graph()));
   RETURN_IF_ERROR(FreeRows(options, model));
   RETURN_IF_ERROR(CheckStructure(model.proto, model.opset));
+  constexpr int64_t kAxesFromTheEnd = 11;
   model.inferred = model.opset <= kLibrarySet && model.proto.ir_version() <= kLibraryFormat &&
+                   (model.opset >= kAxesFromTheEnd || !CountsAxesFromTheEnd(model.proto.graph())) &&
                    Infer(model.proto);
   return absl::OkStatus();
 }

@@ -76,6 +76,8 @@ class PlainWriter : public Rewriter {
       return true;
     }
     if (op == "ConstantOfShape") return NoteOnes(node);
+    if (op == "NonZero" || op == "Transpose") return NotePlaces(node);
+    if (op == "Squeeze") return PlainRange(node);
     if (op == "Loop") return RepeatParts(node);
     const Sequence* const sequence = Find(node);
     if (sequence == nullptr) return false;
@@ -122,9 +124,29 @@ class PlainWriter : public Rewriter {
     if (attribute == nullptr) return false;
     const absl::StatusOr<Constant> value = ReadTensor(attribute->t());
     if (value.ok() && !value->is_float && value->elements() == 1 && value->number(0) == 1) {
-      ones_.insert(node.output(0));
+      ones_[node.output(0)] = node.input(0);
     }
     return false;
+  }
+  // arange(n) before operator set 11: the places of n ones, [1, n], turned and squeezed.
+  bool NotePlaces(const onnx::NodeProto& node) {
+    auto& of = node.op_type() == "NonZero" ? ones_ : places_;
+    const auto found = node.input_size() == 1 ? of.find(node.input(0)) : of.end();
+    if (found != of.end()) places_[node.output(0)] = found->second;
+    return false;
+  }
+  bool PlainRange(const onnx::NodeProto& node) {
+    const auto places = node.input_size() > 0 ? places_.find(node.input(0)) : places_.end();
+    if (places == places_.end()) return false;
+    const auto number = [&](const std::string& vector) {
+      std::string scalar = Fresh(node.output(0));
+      AddOnAxis(node, "Squeeze", vector, 0, scalar);
+      return scalar;
+    };
+    const std::string first = number(Integers(node.output(0), {0})), end = number(places->second);
+    const std::string step = number(Integers(node.output(0), {1}));
+    Add(node, "Range", {first, end, step}, node.output(0));
+    return true;
   }
   // repeat_interleave(k, dim=0): part by part, each is repeated as often as one of a sequence says.
   bool RepeatParts(const onnx::NodeProto& loop) {
@@ -401,7 +423,8 @@ class PlainWriter : public Rewriter {
   std::map<std::string, std::string> parts_;  // x[k], by k along the first axis: x.
   std::set<std::string> zeros_;               // Zeros that are repeated.
   std::set<std::string> vectors_;             // Or tensors of a higher rank.
-  std::set<std::string> ones_;                // Ones, as many as something computes.
+  // Ones, and where they are; what computes their shape.
+  std::map<std::string, std::string> ones_, places_;
 };
 
 }  // namespace
