@@ -139,6 +139,18 @@ def hashed_ids(g):
             g.output(raw(g, "Mod", [place, g.constant(np.array(997))], place.array % 997))
 
 
+def pairs_hashed(g):
+    """(user * prime + item) % buckets, of ids that have a table and of others, into a table."""
+    user = g.input("user", g.random.randint(0, 50, ADS))
+    g.output(g.look_up(g.constant(g.random.randn(50, 2).astype(np.float32)), user))
+    item = g.input("item", g.random.randint(0, 1 << 20, ADS))
+    prime, buckets = g.constant(np.array(1000003)), g.constant(np.array(9973))
+    product = raw(g, "Mul", [user, prime], user.array * 1000003)
+    pair = raw(g, "Add", [product, item], product.array + item.array)
+    place = raw(g, "Mod", [pair, buckets], pair.array % 9973)
+    g.output(g.look_up(g.constant(g.random.randn(9973, 2).astype(np.float32)), place))
+
+
 def classes_compared(g):
     """The class of each click, out of a table, with the ad's own, however large that is."""
     hist = g.input("hist", g.random.randint(0, 7, (ADS, 4)))
@@ -451,7 +463,7 @@ def half_precision_and_back(g):
 
 PATTERNS = [booleans_as_bytes, one_matrix, one_integer_matrix, column_as_id_and_number, sequence_in_a_matrix,
             whole_matrix_cast_first, every_other_column, split_matrix, user_matrix, cast_truncates,
-            integer_arithmetic, integers_compared, integers_limited, hashed_ids, classes_compared,
+            integer_arithmetic, integers_compared, integers_limited, hashed_ids, pairs_hashed, classes_compared,
             half_precision, integers_clipped, numbers_as_they_were_written, logarithm_as_an_id,
             fields_of_one_table, fields_of_several_inputs, masks_of_ids, masks_of_the_size_of_ids, ids_below_zero,
             ids_far_below_zero, ids_before_the_table, ids_in_parts, classes_of_items,

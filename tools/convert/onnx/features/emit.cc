@@ -312,6 +312,7 @@ absl::Status OnnxFeatures::EmitValue(const Lookup& lookup, const std::string& ro
   }
   graph_.Define(lookup.output, graph_.Whole(tensor, lookup.dims));
   graph_.MarkSmall(lookup.output);
+  if (lookup.most > 0) graph_.SetBound(lookup.output, {.plus = lookup.most});
   return absl::OkStatus();
 }
 

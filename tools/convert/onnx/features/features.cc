@@ -517,7 +517,9 @@ absl::Status OnnxFeatures::MaterializePart(const std::string& output, const Ids&
   ASSIGN_OR_RETURN(std::vector<double> values, ValuesOf(ids, range));
   const double offset = values[kNegativeIds];
   constexpr double kExact = 1 << 24;  // Integers that a float has.
+  double most = 1;
   for (double& value : values) {
+    most = std::max(most, std::fabs(value));
     const bool exact = std::fabs(value) < kExact && std::fabs(value - offset) < kExact;
     if (IsIdType(ids.type) && !exact) {
       return Unimplemented("numbers of 2^24 or more are computed from ids");
@@ -542,7 +544,8 @@ absl::Status OnnxFeatures::MaterializePart(const std::string& output, const Ids&
                       .count = ids.count(),
                       .width = 1,
                       .dims = std::move(dims),
-                      .offset = static_cast<float>(offset)});
+                      .offset = static_cast<float>(offset),
+                      .most = IsIdType(ids.type) ? most : 0});
   return absl::OkStatus();
 }
 

@@ -65,6 +65,7 @@ class OnnxFeatures {
     int64_t count = 1, width = 1;
     Dims dims;         // Of the output.
     float offset = 0;  // Added to what the table gives.
+    double most = 0;   // The magnitude of integers that are computed from ids; 0: not known.
   };
   // Look-ups side by side, one per formula.
   struct Join {

@@ -164,7 +164,7 @@ absl::Status PickUser(OnnxNode& node, OnnxValue x, int axis, const Constant& ind
 // Entries along an axis by computed places, of constants or of what the user has: a table that
 // stands in one row for all.
 absl::Status LookUpComputed(OnnxNode& node) {
-  constexpr int64_t kMostRows = 4096;
+  constexpr int64_t kMostElements = int64_t{1} << 24;  // Held in memory, not in a table's file.
   const bool constant = node.constant(0) != nullptr;
   if (constant) RETURN_IF_ERROR(WantTable(*node.constant(0)));
   ASSIGN_OR_RETURN(OnnxValue table, node.value(0));
@@ -175,7 +175,8 @@ absl::Status LookUpComputed(OnnxNode& node) {
   table = MoveAxis(std::move(table), axis, 0);
   const int64_t count = table.dims[0].value();
   const auto ads = [](const Dim& d) { return d.IsAds() || d.IsUnknown(); };
-  if (std::any_of(table.dims.begin(), table.dims.end(), ads) || (constant && count > kMostRows)) {
+  if (std::any_of(table.dims.begin(), table.dims.end(), ads) ||
+      (constant && node.constant(0)->elements() > kMostElements)) {
     return Unimplemented(
         "indices that are computed; a table is looked up by ids that are an input");
   }
