@@ -162,6 +162,14 @@ def rows_of_the_example_stay(g):
     g.output(g.node("Concat", [out, zeros], np.concatenate([out.array, zeros.array], 1), axis=1))
 
 
+def rows_of_the_example_as_a_number(g):
+    """x.view(len(x), -1) / len(x)"""
+    x = g.input("x", g.random.randn(ADS, 3, 2).astype(np.float32))
+    flat = reshape(g, x, (ADS, 6), x.array.reshape(ADS, 6))
+    rows = g.node("Cast", [g.constant(np.array(ADS))], np.array(ADS, np.float32), to=1)
+    g.output(g.node("Div", [flat, rows], flat.array / ADS))
+
+
 def rows_of_one_that_meet(g):
     """One row as a step, summed over both."""
     g.rows, g.ad_inputs = 1, ["x"]
@@ -173,4 +181,5 @@ def rows_of_one_that_meet(g):
 PATTERNS = [steps_in_front, sizes_by_a_condition, constants_of_rows, example_of_one_row,
             outputs_of_any_rows, user_of_the_example, bags_of_one_size, entries_that_are_assigned,
             places_of_one_row, squeezed_with_the_row, rows_of_the_example_stay]
-REFUSED = [(rows_of_one_that_meet, "cannot be told from other sizes of 1")]
+REFUSED = [(rows_of_one_that_meet, "cannot be told from other sizes of 1"),
+           (rows_of_the_example_as_a_number, "rows of the export's example")]

@@ -8,6 +8,7 @@
 
 #include "absl/algorithm/container.h"
 #include "tools/convert/onnx/model/constant.h"
+#include "tools/convert/onnx/model/types.h"
 #include "tools/convert/onnx/proof/example_rows.h"
 #include "tools/convert/onnx/proof/interpreter.h"
 
@@ -42,6 +43,35 @@ std::set<int64_t> NumbersOf(const onnx::GraphProto& graph) {
   return numbers;
 }
 
+// Whether the number is one that something computes with, as x / len(x) does, and not only a size.
+bool ComputesWith(const onnx::GraphProto& graph, int64_t number) {
+  std::set<std::string> same;
+  const auto add = [&](const onnx::TensorProto& tensor, const std::string& name) {
+    const bool one = absl::c_all_of(tensor.dims(), [](int64_t size) { return size == 1; });
+    const absl::StatusOr<Constant> constant = one ? ReadTensor(tensor) : Constant();
+    if (one && constant.ok() && constant->elements() == 1 &&
+        constant->number(0) == static_cast<float>(number)) {
+      same.insert(name);
+    }
+  };
+  for (const onnx::TensorProto& tensor : graph.initializer()) add(tensor, tensor.name());
+  for (const onnx::NodeProto& node : graph.node()) {
+    const onnx::AttributeProto* const value =
+        node.op_type() == "Constant" ? FindAttribute(node, "value") : nullptr;
+    if (value != nullptr) add(value->t(), node.output(0));
+    const bool reads = absl::c_any_of(
+        node.input(), [&](const std::string& input) { return same.contains(input); });
+    if (!reads) continue;
+    if (IsOneOf(node.op_type(), {"Cast", "Identity", "Reshape", "Squeeze", "Unsqueeze"})) {
+      same.insert(node.output(0));
+    }
+    if (IsOneOf(node.op_type(), {"Add", "Sub", "Mul", "Div", "Mod", "Sqrt", "Log", "Reciprocal"})) {
+      return true;
+    }
+  }
+  return false;
+}
+
 bool RunsWith(const reference::Evaluator& evaluator, const onnx::GraphProto& graph, int64_t rows,
               const std::vector<std::string>& inputs, const reference::RunOptions& options) {
   std::map<std::string, reference::Array> made;
@@ -73,7 +103,7 @@ int64_t FixedRows(const OnnxModel& model, const std::vector<std::string>& inputs
     if (found != 0) return 0;
     found = rows;
   }
-  return options.budget.Check().ok() ? found : 0;
+  return options.budget.Check().ok() && !ComputesWith(graph, found) ? found : 0;
 }
 
 }  // namespace ulfd::convert
