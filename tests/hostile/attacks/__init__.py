@@ -1,7 +1,8 @@
 """All attacks, in the order in which they run: those of a scene together, the ones that end its daemon last.
 SPDX-License-Identifier: Apache-2.0
 """
-from attacks import admin, certificates, http_port, kept, models, onnx_models, requests, rest, security, tables, tf_serving, wire  # noqa: F401
+from attacks import (admin, certificates, http_port, kept, models, onnx_models, recordings, requests, rest, security,  # noqa: F401
+                     tables, tf_serving, wire)
 from attacks.common import REGISTERED
 from attacks.open_holes import OPEN
 

@@ -134,6 +134,27 @@ def renegotiation(site):
     in_parallel(work, 4)
 
 
+@attack("TLS: key updates", "openssl s_client wants new keys again and again (TLS 1.3)", scene="guarded")
+def key_updates(site):
+    def work(_):
+        while not site.over():
+            client = subprocess.Popen(["openssl", "s_client", "-connect", f"127.0.0.1:{site.daemon.grpc_port}", "-tls1_3",
+                                       "-alpn", "h2"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL,
+                                      stderr=subprocess.DEVNULL)
+            try:
+                while not site.over() and client.poll() is None:
+                    client.stdin.write(b"K\n")
+                    client.stdin.flush()
+                    site.sent += 27
+                    site.count("asked")
+                    time.sleep(0.001)
+            except OSError:
+                site.count("closed")
+            client.kill()
+            client.wait()
+    in_parallel(work, 4)
+
+
 @attack("tokens guessed", "calls with another token each, as fast as they are taken", scene="guarded", short=True)
 def guesses(site):
     numbers = itertools.count()

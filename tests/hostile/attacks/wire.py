@@ -143,6 +143,18 @@ def padding(site):
         pass
 
 
+@attack("DATA frames of a byte", "8 connections, messages of 16 MB in them", seconds=8)
+def bytes_in_frames(site):
+    def work(_):
+        while not site.over():
+            wire = site.wire()
+            site.streams(wire, PREDICT, b"\0" + struct.pack(">I", 1 << 24), 1, end=False)
+            while not site.over() and site.push(wire, frame(http2.DATA, 0, 1, b"\x1a") * 20000):
+                pass
+            wire.close()
+    in_parallel(work, 8)
+
+
 def _calls_and_more(path, body, behind, site):
     """Calls without end, each with what `behind(stream)` gives behind it."""
     while not site.over():
