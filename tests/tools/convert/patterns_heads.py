@@ -50,6 +50,20 @@ def heads_in_front_of_the_example(g):
     heads_in_front(g, part)
 
 
+def projections_cut_apart(g):
+    """in_proj_weight.chunk(3), exported without folding of constants."""
+    x = g.input("x", g.random.randn(ADS, 4).astype(np.float32))
+    weight = g.constant(g.random.randn(12, 4).astype(np.float32))
+    size = g.node("Shape", [weight], np.array([12, 4]))
+    size = g.node("Gather", [size, g.ints(0)], np.array([12]), axis=0)
+    more = g.node("Add", [size, g.ints(2)], np.array([14]))
+    part = g.node("Div", [more, g.ints(3)], np.array([4]))
+    ends = [g.node("Mul", [part, g.ints(i)], np.array([4 * i])) for i in (1, 2)]
+    cut = g.node("Slice", [weight, *ends, g.ints(0)], weight.array[4:8])
+    turned = g.node("Transpose", [cut], cut.array.T, perm=[1, 0])
+    g.output(g.node("MatMul", [x, turned], x.array @ turned.array))
+
+
 def rows_repeated(g):
     """y.repeat_interleave(3, dim=0), exported as a Loop, beside z.view(-1, 2)."""
     y = g.input("y", g.random.randn(ADS, 2).astype(np.float32))
@@ -115,5 +129,5 @@ def user_by_ads(g):
     g.output(g.binary("Mul", turn(scores), each))
 
 
-PATTERNS = [heads_in_front, rows_repeated, mask_of_one_row, user_by_ads]
+PATTERNS = [projections_cut_apart, heads_in_front, rows_repeated, mask_of_one_row, user_by_ads]
 REFUSED = [(heads_in_front_of_the_example, "chunk(k, dim=0)")]

@@ -37,7 +37,9 @@ class HeadStacker : public Rewriter {
   // chunk() computes the size of a part: (x.size(0) + h - 1) / h, and times 2, 3, ...
   void Note(const onnx::NodeProto& node) {
     const std::string &op = node.op_type(), &out = node.output(0);
-    if (op == "Shape" && node.attribute_size() == 0) shapes_[out] = node.input(0);
+    // Weights have no rows: nn.MultiheadAttention cuts its own in three.
+    const bool data = node.input_size() > 0 && FindTensor(node.input(0)) == nullptr;
+    if (op == "Shape" && node.attribute_size() == 0 && data) shapes_[out] = node.input(0);
     if (node.input_size() != 2) return;
     const std::string& in = node.input(0);
     const std::optional<int64_t> by = Int(node, 1);
