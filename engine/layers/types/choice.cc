@@ -78,8 +78,9 @@ class TopKKernel final : public Kernel {
  public:
   TopKKernel(int axis, int64_t k, bool smallest) : axis_(axis), k_(k), sign_(smallest ? -1 : 1) {}
   size_t ScratchBytes(absl::Span<const Tensor> in) const override {
-    if (k_ <= kFew) return static_cast<size_t>(2 * k_ * kLanes) * sizeof(float);
-    return static_cast<size_t>(std::min(in[0].dims[axis_], k_ + AtOnce())) * sizeof(uint64_t);
+    const int64_t many = std::min(in[0].dims[axis_], k_ + AtOnce()) * int64_t{sizeof(uint64_t)};
+    const int64_t few = 2 * k_ * kLanes * int64_t{sizeof(float)};
+    return static_cast<size_t>(k_ <= kFew ? std::max(few, many) : many);
   }
   absl::Status Run(RunContext& ctx) const override {
     const int64_t n = ctx.in[0].dims[axis_];
@@ -91,7 +92,8 @@ class TopKKernel final : public Kernel {
     if (k_ == 1) {
       ChooseOne(ctx, n, around);
     } else {
-      k_ <= kFew ? ChooseFew(ctx, n, around) : ChooseMany(ctx, n, around);
+      const bool fills_lanes = around.outer * around.inner >= kLanes;
+      k_ <= kFew&& fills_lanes ? ChooseFew(ctx, n, around) : ChooseMany(ctx, n, around);
     }
     return absl::OkStatus();
   }
