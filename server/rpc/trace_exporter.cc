@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/rpc/trace_exporter.h"
 
-#include <grpcpp/create_channel.h>
-#include <grpcpp/security/credentials.h>
+#include <grpcpp/create_channel_posix.h>
 #include <grpcpp/support/channel_arguments.h>
 #include <pthread.h>
 
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
 #include "base/text.h"
+#include "server/rpc/grpc_status.h"
 
 namespace ulfd::server {
 namespace {
@@ -62,10 +63,13 @@ void Fill(const Span& from, otlp::Span& to) {
       kMaxTextBytes));
 }
 
-// What answers of the collector may take.
-grpc::ChannelArguments Bounded() {
-  constexpr int kMostHeaderBytes = 16 << 10, kMostReplyBytes = 64 << 10;
+// What answers of the collector may take; of a batch, with all frames around them.
+constexpr int kMostHeaderBytes = 16 << 10, kMostReplyBytes = 64 << 10;
+constexpr int64_t kMostBytes = 256 << 10;
+
+grpc::ChannelArguments Arguments(const std::string& collector) {
   grpc::ChannelArguments arguments;
+  arguments.SetString(GRPC_ARG_DEFAULT_AUTHORITY, collector);
   arguments.SetInt(GRPC_ARG_MAX_METADATA_SIZE, kMostHeaderBytes);
   arguments.SetMaxReceiveMessageSize(kMostReplyBytes);
   return arguments;
@@ -74,12 +78,7 @@ grpc::ChannelArguments Bounded() {
 }  // namespace
 
 TraceExporter::TraceExporter(TraceExporterOptions options, Tracer& tracer, Logger& logger)
-    : options_(std::move(options)),
-      tracer_(tracer),
-      logger_(logger),
-      stub_(otlp::TraceService::NewStub(grpc::CreateCustomChannel(
-          options_.collector, grpc::InsecureChannelCredentials(), Bounded()))),
-      thread_([this] {
+    : options_(std::move(options)), tracer_(tracer), logger_(logger), thread_([this] {
         pthread_setname_np(pthread_self(), "ulfd-trace");
         Loop();
       }) {}
@@ -105,7 +104,20 @@ void TraceExporter::Loop() {
   }
 }
 
+absl::Status TraceExporter::Connect() {
+  if (link_ != nullptr && !link_->over()) {
+    link_->Allow(kMostBytes);
+    return absl::OkStatus();
+  }
+  stub_.reset();
+  ASSIGN_OR_RETURN(link_, CollectorLink::Connect(options_.collector, kMostBytes));
+  stub_ = otlp::TraceService::NewStub(grpc::CreateCustomInsecureChannelFromFd(
+      options_.collector, link_->TakeEnd(), Arguments(options_.collector)));
+  return absl::OkStatus();
+}
+
 grpc::Status TraceExporter::Call(const Request& request) {
+  if (const absl::Status connected = Connect(); !connected.ok()) return ToGrpcStatus(connected);
   grpc::ClientContext context;
   otlp::ExportTraceServiceResponse response;
   {

@@ -16,6 +16,7 @@
 #include "proto/otlp.grpc.pb.h"
 #include "server/observe/logging.h"
 #include "server/observe/tracer.h"
+#include "server/rpc/collector_link.h"
 
 namespace ulfd::server {
 
@@ -37,6 +38,8 @@ class TraceExporter {
  private:
   using Request = opentelemetry::proto::collector::trace::v1::ExportTraceServiceRequest;
   void Loop();
+  // Unless it is connected already.
+  absl::Status Connect();
   void Export(const std::vector<Span>& spans);
   // OK, or why the collector did not take them all.
   grpc::Status Call(const Request& request);
@@ -44,8 +47,10 @@ class TraceExporter {
   const TraceExporterOptions options_;
   Tracer& tracer_;
   Logger& logger_;
-  const std::unique_ptr<opentelemetry::proto::collector::trace::v1::TraceService::Stub> stub_;
-  bool failing_ = false;  // The thread's.
+  // The thread's, as those below.
+  std::unique_ptr<CollectorLink> link_;
+  std::unique_ptr<opentelemetry::proto::collector::trace::v1::TraceService::Stub> stub_;
+  bool failing_ = false;
   Mutex mu_;
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
   grpc::ClientContext* call_ ABSL_GUARDED_BY(mu_) = nullptr;  // The one that runs.

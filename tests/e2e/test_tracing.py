@@ -188,6 +188,20 @@ class TracingTest(unittest.TestCase):
         with Collector("hang") as collector:
             self.hanging(collector.port, "hangs")
 
+    def test_a_collector_that_hung_up_is_called_again(self):
+        request = predict_request("stamp", stamp_inputs([1]), ())
+        with socket.create_server(("127.0.0.1", 0)) as listening:
+            listening.settimeout(60 * env.SLOWNESS)
+            with self.daemon(listening.getsockname()[1], share=1, timeout_ms=200) as daemon, \
+                    Client(daemon) as client:
+                for _ in range(3):
+                    client.predict(request)
+                    connection = listening.accept()[0]
+                    connection.settimeout(60 * env.SLOWNESS)
+                    self.assertEqual(connection.recv(3), b"PRI")
+                    connection.close()
+                    wait_for(lambda: "does not take spans" in daemon.log(), "the log")
+
     def test_a_collector_that_floods_does_not_hold_up_the_end(self):
         # gRPC reads it on whichever of its threads comes by, which does not come back.
         with socket.create_server(("127.0.0.1", 0)) as listening:
