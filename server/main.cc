@@ -23,6 +23,7 @@
 // all: an arena that keeps those of one dear load leaves none to the others where they are limited.
 // MALLOC_CONF in the environment overrides it.
 extern "C" {
+// NOLINTNEXTLINE(cppcoreguidelines-avoid-non-const-global-variables): jemalloc's own declaration.
 const char* malloc_conf =
     "background_thread:true,dirty_decay_ms:1000,muzzy_decay_ms:0,retain:false";
 }

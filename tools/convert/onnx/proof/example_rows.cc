@@ -408,7 +408,7 @@ std::string RowsFollower::Continue(const Node& node, const Progression& found, s
     parts.push_back(numbers);
   }
   if (parts.size() == 1) return parts[0];
-  const std::string joined = Fresh(node.output(0));
+  std::string joined = Fresh(node.output(0));
   SetInt(Add(node, "Concat", parts, joined), "axis", static_cast<int64_t>(rank) - 1);
   return joined;
 }

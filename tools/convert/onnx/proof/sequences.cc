@@ -106,8 +106,8 @@ Results Split(const Call& c) {
   split.set_op_type("Split");
   SetInt(split, "axis", static_cast<int64_t>(axis));
   for (size_t i = 0; i < parts.size(); ++i) split.add_output();
-  const Array sizes =
-      Ints(onnx::TensorProto::INT64, {static_cast<int64_t>(parts.size())}, std::move(parts));
+  const auto count = static_cast<int64_t>(parts.size());
+  const Array sizes = Ints(onnx::TensorProto::INT64, {count}, std::move(parts));
   ASSIGN_OR_RETURN(Entries entries, Compute(split, c.opset, c.options, {&x, &sizes}));
   const bool squeezed = single && IntAttribute(c.node, "keepdims", 1) == 0;
   for (Array& entry : entries) {

@@ -92,7 +92,8 @@ class RemainderReader : public PatternReader {
   Term Multiply(const Node& node, const Term& x, const Term& by) {
     multiplied_ = true;
     const onnx::TensorProto shape = *FindTensor(by.name);
-    const std::string divisor = node.input(1), small = BelowDivisor(node, x).name;
+    const std::string& divisor = node.input(1);
+    const std::string small = BelowDivisor(node, x).name;
     int64_t base = 2;
     while (4 * base * divisor_ <= kExact) base *= 2;
     int64_t place = 1;

@@ -91,7 +91,7 @@ std::string Rewriter::Integers(const std::string& base, absl::Span<const int64_t
 
 std::string Rewriter::IntegersLike(const onnx::TensorProto& like,
                                    absl::Span<const int64_t> values) {
-  const std::string name = Integers(like.name(), values);
+  std::string name = Integers(like.name(), values);
   *added_.back().mutable_dims() = like.dims();
   return name;
 }
