@@ -112,47 +112,36 @@ def noise(site):
     in_parallel(work, 4)
 
 
-@attack("TLS: renegotiation", "openssl s_client asks for a new handshake again and again (TLS 1.2)", scene="guarded",
-        short=True)
-def renegotiation(site):
+def ask_by_openssl(site, version, command, size, pause):
+    """A command of s_client, which sends so many bytes, again and again."""
     def work(_):
         while not site.over():
-            client = subprocess.Popen(["openssl", "s_client", "-connect", f"127.0.0.1:{site.daemon.grpc_port}", "-tls1_2",
+            client = subprocess.Popen(["openssl", "s_client", "-connect", f"127.0.0.1:{site.daemon.grpc_port}", version,
                                        "-alpn", "h2"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL,
                                       stderr=subprocess.DEVNULL)
             try:
                 while not site.over() and client.poll() is None:
-                    client.stdin.write(b"R\n")
+                    client.stdin.write(command)
                     client.stdin.flush()
-                    site.sent += 300
+                    site.sent += size
                     site.count("asked")
-                    time.sleep(0.01)
+                    time.sleep(pause)
             except OSError:
                 site.count("closed")
             client.kill()
             client.wait()
     in_parallel(work, 4)
+
+
+@attack("TLS: renegotiation", "openssl s_client asks for a new handshake again and again (TLS 1.2)", scene="guarded",
+        short=True)
+def renegotiation(site):
+    ask_by_openssl(site, "-tls1_2", b"R\n", 300, 0.01)
 
 
 @attack("TLS: key updates", "openssl s_client wants new keys again and again (TLS 1.3)", scene="guarded")
 def key_updates(site):
-    def work(_):
-        while not site.over():
-            client = subprocess.Popen(["openssl", "s_client", "-connect", f"127.0.0.1:{site.daemon.grpc_port}", "-tls1_3",
-                                       "-alpn", "h2"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL,
-                                      stderr=subprocess.DEVNULL)
-            try:
-                while not site.over() and client.poll() is None:
-                    client.stdin.write(b"K\n")
-                    client.stdin.flush()
-                    site.sent += 27
-                    site.count("asked")
-                    time.sleep(0.001)
-            except OSError:
-                site.count("closed")
-            client.kill()
-            client.wait()
-    in_parallel(work, 4)
+    ask_by_openssl(site, "-tls1_3", b"K\n", 27, 0.001)
 
 
 @attack("tokens guessed", "calls with another token each, as fast as they are taken", scene="guarded", short=True)
