@@ -80,8 +80,8 @@ void GruCell(const float* x, const float* g, const float* bias, float* h, int64_
              Isa isa = ActiveIsa());
 
 // One step of an LSTM for one row of n units: c = f * c + i * tanh(x_g + g_g), h = o * tanh(c) with
-// i, f, o = sigmoid(x + g), where x and g hold 4 * n values in the order i, f, g, o (g: what h
-// gives, biases included).
+// i, f, o = sigmoid(x + g).  x and g hold 4 * n values in the order i, f, g, o.  g is what h gives,
+// biases included.
 void LstmCell(const float* x, const float* g, float* c, float* h, int64_t n, Isa isa = ActiveIsa());
 
 }  // namespace ulfd::engine

@@ -107,7 +107,10 @@ CollectorLink::~CollectorLink() {
 void CollectorLink::PassOn() {
   char bytes[16 << 10];
   pollfd fds[] = {{collector_.get(), POLLIN, 0}, {ours_.get(), POLLIN, 0}};
-  while (poll(fds, 2, -1) > 0 || errno == EINTR) {
+  while (true) {
+    const int ready = poll(fds, 2, -1);
+    if (ready < 0 && errno == EINTR) continue;  // It has not looked.
+    if (ready < 0) break;
     if (fds[1].revents != 0) {
       const ssize_t got = recv(ours_.get(), bytes, sizeof(bytes), 0);
       if (got <= 0 || !SendAll(collector_.get(), bytes, got)) break;

@@ -1,7 +1,8 @@
 // A connection to a collector, of which gRPC reads no more than it is allowed to.
 //
 // Whichever thread of gRPC comes by reads what a peer sends, for as long as it sends: a client that
-// is flooded may keep a thread that receives calls, and gRPC 1.51 ends the process after some GiB.
+// is flooded may keep a thread that receives calls, and an assertion of gRPC 1.51 may end the
+// process.
 // SPDX-License-Identifier: Apache-2.0
 #ifndef ULFD_SERVER_RPC_COLLECTOR_LINK_H_
 #define ULFD_SERVER_RPC_COLLECTOR_LINK_H_

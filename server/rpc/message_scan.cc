@@ -29,7 +29,7 @@ constexpr int64_t kText = sizeof(std::string) + kAllocation;
 // Of a node in a map, beside key and value.
 constexpr int64_t kMapNode = 64;
 // Unknown fields are kept: a tag and a value, in a vector that grows by doubling.
-constexpr int64_t kUnknownField = 32;
+constexpr int64_t kUnknownField = int64_t{2} * 16;
 // As the parser's.
 constexpr int kMaxDepth = 100;
 

@@ -16,8 +16,8 @@ namespace ulfd::server {
 void MakeBackgroundThread(const char* name);
 
 // Does `work` on a thread of its own, and asks `give_up`, which waits a little, until it has ended.
-// false: given up; the work goes on, and needs whatever it refers to.  Where the
-// system refuses a thread, the calling one does the work.
+// false: given up; the work goes on, and needs whatever it refers to.  Where the system refuses a
+// thread, the calling one does the work.
 bool EndsUnless(const std::function<void()>& work, const std::function<bool()>& give_up);
 
 // CPU time of the calling thread, so far: what others on a busy machine take does not count.
