@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <bit>
-#include <cstring>
 #include <limits>
 #include <memory>
 #include <optional>
@@ -14,6 +13,7 @@
 #include "engine/kernels/elementwise.h"
 #include "engine/layers/checks.h"
 #include "engine/layers/common/function_kernel.h"
+#include "engine/layers/common/lanes.h"
 #include "engine/layers/common/multiversion.h"
 #include "engine/layers/types/families.h"
 
@@ -21,10 +21,6 @@ namespace ulfd::engine {
 namespace {
 
 // ----------------------------------------------------------------------------------------- top_k
-
-constexpr int kLanes = 8;
-// GCC 12 makes no vector of selections in a loop over floats.
-using Lanes = float __attribute__((vector_size(kLanes * sizeof(float))));
 
 // What decides how good an entry is: NaN as if it were the worst of numbers.
 [[gnu::always_inline]] inline float Merit(float value, float sign) {
@@ -44,22 +40,22 @@ ULFD_MULTIVERSION void BestOf(const float* x, const int64_t* begin, int lanes, i
     float values[kLanes] = {};
     for (int l = 0; l < lanes; ++l) values[l] = Merit(x[begin[l] + i * stride], sign);
     Lanes merit, own, own_place;
-    std::memcpy(&merit, values, sizeof(merit));
+    Load(values, merit);
     const Lanes place = Lanes{} + static_cast<float>(i);
-    std::memcpy(&own, merits + (k - 1) * kLanes, sizeof(own));
-    std::memcpy(&own_place, places + (k - 1) * kLanes, sizeof(own_place));
+    Load(merits + (k - 1) * kLanes, own);
+    Load(places + (k - 1) * kLanes, own_place);
     auto beats = ~(merit <= own);
     for (int64_t j = k - 1; j >= 0; --j) {
       Lanes before = merit, before_place = place;
       if (j > 0) {
-        std::memcpy(&before, merits + (j - 1) * kLanes, sizeof(before));
-        std::memcpy(&before_place, places + (j - 1) * kLanes, sizeof(before_place));
+        Load(merits + (j - 1) * kLanes, before);
+        Load(places + (j - 1) * kLanes, before_place);
       }
       const auto beats_before = j > 0 ? ~(merit <= before) : beats & 0;
       const Lanes next = beats ? (beats_before ? before : merit) : own;
       const Lanes next_place = beats ? (beats_before ? before_place : place) : own_place;
-      std::memcpy(merits + j * kLanes, &next, sizeof(next));
-      std::memcpy(places + j * kLanes, &next_place, sizeof(next_place));
+      Store(next, merits + j * kLanes);
+      Store(next_place, places + j * kLanes);
       own = before;
       own_place = before_place;
       beats = beats_before;
@@ -91,9 +87,10 @@ class TopKKernel final : public Kernel {
     }
     if (k_ == 1) {
       ChooseOne(ctx, n, around);
-    } else {
-      const bool fills_lanes = around.outer * around.inner >= kLanes;
-      k_ <= kFew&& fills_lanes ? ChooseFew(ctx, n, around) : ChooseMany(ctx, n, around);
+    } else if (k_ <= kFew && around.outer * around.inner >= kLanes) {
+      ChooseFew(ctx, n, around);
+    } else {  // Of few columns, most lanes would have none.
+      ChooseMany(ctx, n, around);
     }
     return absl::OkStatus();
   }

@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <array>
-#include <cstring>
 #include <limits>
 #include <memory>
 #include <string>
@@ -12,6 +11,7 @@
 #include "base/status_macros.h"
 #include "engine/kernels/elementwise.h"
 #include "engine/layers/checks.h"
+#include "engine/layers/common/lanes.h"
 #include "engine/layers/common/multiversion.h"
 #include "engine/layers/common/window.h"
 #include "engine/layers/types/families.h"
@@ -36,15 +36,6 @@ Span SpanOf(const Window& window, int axis, int64_t index, int64_t input) {
   const int64_t start = index * window.stride[axis] - window.pad[axis];
   const int64_t end = std::min(start + window.size[axis], input + window.pad[axis + 2]);
   return {std::max<int64_t>(start, 0), std::min(end, input), end - start};
-}
-
-// Partial results: sums of several are more exact than one.  GCC 12 makes no vector of selections
-// in a loop over floats.
-constexpr int kLanes = 8;
-using Lanes = float __attribute__((vector_size(kLanes * sizeof(float))));
-
-[[gnu::always_inline]] inline void Load(const float* from, Lanes& to) {
-  std::memcpy(&to, from, sizeof(to));
 }
 
 // How a place of a window is added to what the others made; T is float or Lanes.  NaN stays NaN, as
@@ -73,13 +64,14 @@ template <class Fold>
   float result = Fold::kOfNone;
   int64_t i = 0;
   if (n >= kLanes) {
+    // Sums of several are more exact than one.
     Lanes lanes = Lanes{} + Fold::kOfNone, next;
     for (; i + kLanes <= n; i += kLanes) {
       Load(x + i, next);
       Fold::Add(next, lanes);
     }
     float parts[kLanes];
-    std::memcpy(parts, &lanes, sizeof(parts));
+    Store(lanes, parts);
     for (int half = kLanes / 2; half > 0; half /= 2) {
       for (int j = 0; j < half; ++j) Fold::Add(parts[j + half], parts[j]);
     }
@@ -100,7 +92,7 @@ template <class Fold>
       Load(x + r * n + i, next);
       Fold::Add(next, lanes);
     }
-    std::memcpy(y + i, &lanes, sizeof(lanes));
+    Store(lanes, y + i);
   }
   for (; i < n; ++i) {
     y[i] = Fold::kOfNone;
@@ -119,7 +111,7 @@ template <class Fold>
       Load(x + j + c, next);
       Fold::Add(next, folded);
     }
-    std::memcpy(y + j, &folded, sizeof(folded));
+    Store(folded, y + j);
   }
   // Places are read in pairs: the last one may be nobody's.
   const int64_t reach = 2 * ((size + 1) / 2 + kLanes - 1);
@@ -132,7 +124,7 @@ template <class Fold>
       if (c + 1 == size) break;
       Fold::Add(__builtin_shufflevector(low, high, 1, 3, 5, 7, 9, 11, 13, 15), folded);
     }
-    std::memcpy(y + j, &folded, sizeof(folded));
+    Store(folded, y + j);
   }
   for (; j < n; ++j) {
     float folded = Fold::kOfNone;
