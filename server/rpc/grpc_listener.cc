@@ -11,6 +11,7 @@
 #include "absl/strings/match.h"
 #include "base/errors.h"
 #include "base/status_macros.h"
+#include "server/rpc/frame_limit.h"
 #include "server/rpc/header_limit.h"
 #include "server/rpc/tls_limit.h"
 #include "server/scheduler/cpu_count.h"
@@ -208,8 +209,8 @@ void GrpcListener::Collect(MetricPage& page) const {
                     "Connections to the gRPC port that were closed for what they took: calls under "
                     "way (calls), replies that wait to be sent (unsent), HTTP/2 streams (streams), "
                     "bytes that never became a call (silent), TLS handshakes (handshakes), headers "
-                    "(headers), streams refused for their token or reset (refused), reading "
-                    "that kept others waiting (hand_over)",
+                    "(headers), small frames (frames), streams refused for their token or reset "
+                    "(refused), reading that kept others waiting (hand_over)",
                     number, {{"why", why}});
   };
   for (const char* why :
@@ -219,6 +220,7 @@ void GrpcListener::Collect(MetricPage& page) const {
     closed(why, in_openssl + (it == stats.closed.end() ? 0 : it->second));
   }
   closed("headers", EndedForHeaders());
+  closed("frames", EndedForFrames());
   page.AddCounter("ulfd_spare_receivers_total",
                   "Spare threads started because all that receive calls were kept busy, each by "
                   "one connection (endless headers, messages of many megabytes)",

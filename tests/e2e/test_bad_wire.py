@@ -384,6 +384,20 @@ connections {
             self.ends(connection)
         self.assertGreater(self.closed("streams"), count)
 
+    def test_frames_of_a_byte(self):
+        """Each is within the rules, and takes gRPC as long as one of a kilobyte."""
+        pieces = {"DATA": frame(http2.DATA, 0, 1, b"\x1a"), "no DATA": frame(http2.DATA, 0, 1),
+                  "SETTINGS": frame(http2.SETTINGS), "unknown": frame(0x55, 0, 0)}
+        for name, piece in pieces.items():
+            with self.subTest(name):
+                count = self.closed("frames")
+                connection = self.connect()
+                connection.open_stream(PREDICT, b"\0" + struct.pack(">I", 1 << 24), end=False)
+                for _ in range(100):
+                    if connection.closed or not connection.send(piece * 10000):
+                        break
+                self.assert_closed(connection, ("frames",), count)
+
     def test_a_connection_that_never_pauses(self):
         """gRPC reads it on the thread that has handed it over, and hands over no other meanwhile."""
         pieces = {"PRIORITY": frame(http2.PRIORITY, 0, 1, struct.pack(">IB", 0, 1)),

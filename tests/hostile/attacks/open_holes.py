@@ -11,8 +11,6 @@ OPEN = {
     "greetings with 20 calls", "unix: connections", "health watches on 20 connections",
     # A handshake takes 1.7 ms of a CPU, the client's own as much again.
     "TLS: clients that all come back",
-    # gRPC reads on where it began, on whichever thread, as long as frames come.
-    "DATA frames of a byte",
     # Closing a connection that brings too much takes the calls that it has.
     "TF: bytes that become numbers of 64 bits",
 }

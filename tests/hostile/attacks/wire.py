@@ -143,7 +143,7 @@ def padding(site):
         pass
 
 
-@attack("DATA frames of a byte", "8 connections, messages of 16 MB in them", seconds=8)
+@attack("DATA frames of a byte", "8 connections, messages of 16 MB in them", short=True, seconds=8)
 def bytes_in_frames(site):
     def work(_):
         while not site.over():
