@@ -112,6 +112,10 @@ class ZipInput {
 };
 
 constexpr absl::string_view kSuffix = ".npy";
+// What an archive may become in memory: so much, or so many times its own size.  Numbers that
+// somebody means are packed ten times at most.
+constexpr uint64_t kUnpackedBytes = uint64_t{256} << 20;
+constexpr uint64_t kUnpackedTimes = 32;
 constexpr size_t kEndRecordBytes = 22;
 
 // libzip looks for the archive's end record anywhere in the last 64 KiB; we want it at the very
@@ -247,6 +251,26 @@ absl::StatusOr<ZipPtr> OpenArchive(ZipInput& input) {
   return InvalidArgument("not a zip archive: ", zip_error_strerror(&error));
 }
 
+// Before anything is unpacked.
+absl::Status CheckUnpackedSize(zip_t* zip, int64_t file_bytes) {
+  const uint64_t most =
+      std::max(kUnpackedBytes, kUnpackedTimes * static_cast<uint64_t>(file_bytes));
+  uint64_t left = most;
+  const zip_int64_t count = zip_get_num_entries(zip, ZIP_FL_UNCHANGED);
+  for (zip_int64_t i = 0; i < count; ++i) {
+    zip_stat_t stat;
+    if (zip_stat_index(zip, static_cast<uint64_t>(i), ZIP_FL_UNCHANGED, &stat) != 0) continue;
+    if ((stat.valid & ZIP_STAT_SIZE) == 0) continue;
+    if (stat.size > left) {
+      return InvalidArgument("more than ", most, " bytes are packed into ", file_bytes,
+                             ", want at most 256 MiB or ", kUnpackedTimes,
+                             " times the file (np.savez does not pack)");
+    }
+    left -= stat.size;
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<NpzArrays> ReadArchive(zip_t* zip, int64_t file_bytes) {
   NpzArrays arrays;
   const zip_int64_t count = zip_get_num_entries(zip, ZIP_FL_UNCHANGED);
@@ -325,6 +349,7 @@ absl::StatusOr<NpzArrays> ReadNpz(const std::string& path) {
   RETURN_IF_ERROR(Annotate(CheckEndRecord(absl::string_view(tail.data(), got)), path));
   ZipInput input(file);
   ASSIGN_OR_RETURN(const ZipPtr zip, Annotate(OpenArchive(input), path));
+  RETURN_IF_ERROR(Annotate(CheckUnpackedSize(zip.get(), file.size()), path));
   return Annotate(ReadArchive(zip.get(), file.size()), path);
 }
 

@@ -46,7 +46,8 @@ struct NpyArray {
 using NpzArrays = std::map<std::string, NpyArray>;
 
 // Reads every array.  Archive members "NAME.npy" become "NAME"; "%2F" in a name becomes "/". Errors
-// name file and array; sizes are checked against the archive before anything is allocated.
+// name file and array; sizes are checked against the archive before anything is allocated, and what
+// unpacks to more than 256 MiB and 32 times the file is refused.
 absl::StatusOr<NpzArrays> ReadNpz(const std::string& path);
 // Writes a NewFile, whose errors it has.  "/" in a name becomes "%2F".
 absl::Status WriteNpz(const std::string& path, const NpzArrays& arrays);

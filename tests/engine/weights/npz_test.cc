@@ -10,6 +10,7 @@
 #include <cmath>
 #include <cstdint>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <string>
 #include <utility>
@@ -257,6 +258,21 @@ TEST(Npz, RefusesArchivesThatAreNotWhole) {
             path + ": member \"a.txt\": want a name that ends in .npy");
   EXPECT_EQ(ReadNpz(MakeZip(dir, {{"a/b.npy", npy}, {"a%2Fb.npy", npy}})).status().message(),
             path + ": array \"a/b\": occurs twice");
+}
+
+TEST(Npz, RefusesWhatUnpacksToFarMore) {
+  const TempDir dir;
+  const std::string npy = Npy(Dict("<f4", "(1,)"), "abcd");
+  std::string archive = *ReadFile(MakeZip(dir, {{"a.npy", npy}, {"b.npy", npy}}, true));
+  // Together too much.
+  const uint32_t claimed = (128U << 20) + 1;
+  for (size_t at = 0; (at = archive.find("PK\x01\x02", at)) != std::string::npos; ++at) {
+    std::memcpy(&archive[at + 24], &claimed, sizeof(claimed));
+  }
+  EXPECT_EQ(ReadNpz(dir.Write("bomb.npz", archive)).status().message(),
+            absl::StrCat(dir.File("bomb.npz"), ": more than 268435456 bytes are packed into ",
+                         archive.size(),
+                         ", want at most 256 MiB or 32 times the file (np.savez does not pack)"));
 }
 
 TEST(Npz, SurvivesDamage) {
