@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <climits>
 #include <utility>
 
 #include "absl/cleanup/cleanup.h"
@@ -15,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "base/errors.h"
+#include "base/load_place.h"
 #include "base/load_scope.h"
 #include "base/status_macros.h"
 
@@ -30,32 +30,13 @@ bool LiesWithin(absl::string_view path, const std::vector<std::string>& roots) {
 
 namespace {
 
-absl::Status LeadsOut(const std::string& path, const std::vector<std::string>& roots) {
-  return InvalidArgument(path, ": leads out of ", roots.front(),
-                         " through a symbolic link (model_link_targets allows it)");
-}
-
-// What the descriptor is open on, with every symbolic link followed.
-absl::StatusOr<std::string> ResolvedPath(int fd, const std::string& path) {
-  std::string resolved(PATH_MAX, '\0');
-  const ssize_t size =
-      readlink(absl::StrCat("/proc/self/fd/", fd).c_str(), resolved.data(), resolved.size());
-  if (size < 0) return absl::ErrnoToStatus(errno, absl::StrCat(path, ": where it lies (/proc)"));
-  resolved.resize(static_cast<size_t>(size));
-  return resolved;
-}
-
 // A regular file that lies where the load may read.  Nothing is opened before that is known: to
 // open a FIFO can block, and to open a device can set off what it does.
 absl::StatusOr<int> OpenForReading(const std::string& path) {
-  const LoadScope* const scope = LoadScope::Current();
   const int place = open(path.c_str(), O_PATH | O_CLOEXEC);
   if (place < 0) return FileError(errno, path);
   const absl::Cleanup close_place = [place] { close(place); };
-  if (scope != nullptr && !scope->limits().roots.empty()) {
-    ASSIGN_OR_RETURN(const std::string resolved, ResolvedPath(place, path));
-    if (!LiesWithin(resolved, scope->limits().roots)) return LeadsOut(path, scope->limits().roots);
-  }
+  RETURN_IF_ERROR(CheckPlace(place, path));
   struct stat info;
   if (fstat(place, &info) != 0) return absl::ErrnoToStatus(errno, path);
   if (!S_ISREG(info.st_mode)) {

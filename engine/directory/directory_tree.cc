@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/errors.h"
 #include "base/file.h"
+#include "base/load_place.h"
 #include "base/load_scope.h"
 #include "base/status_macros.h"
 
@@ -103,6 +104,7 @@ absl::StatusOr<std::vector<std::string>> ListNames(const std::string& path, int6
                                                    int64_t* names_left) {
   const std::unique_ptr<DIR, CloseDirectory> dir(opendir(path.c_str()));
   if (dir == nullptr) return FileError(errno, absl::StrCat("cannot open ", path));
+  RETURN_IF_ERROR(CheckPlace(dirfd(dir.get()), path));
   std::vector<std::string> names;
   while (true) {
     errno = 0;

@@ -41,8 +41,9 @@ struct TreeEntry {
 };
 
 // Names of whatever is in the directory, sorted, without "." and "..".  OUT_OF_RANGE: more than
-// `most`; NOT_FOUND, FAILED_PRECONDITION: there is no such directory; other codes: it cannot be
-// read, or not with `names_left` (DirectoryRules).
+// `most`; NOT_FOUND, FAILED_PRECONDITION: there is no such directory; INVALID_ARGUMENT: it lies
+// where the thread's LoadScope may not read; other codes: it cannot be read, or not with
+// `names_left` (DirectoryRules).
 absl::StatusOr<std::vector<std::string>> ListNames(const std::string& path, int64_t most,
                                                    int64_t* names_left = nullptr);
 

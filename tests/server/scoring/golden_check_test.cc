@@ -29,6 +29,7 @@ namespace {
 using recording::v1::Recording;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 // Three ads; see tiny_model.h for the scores.
 Recording Good() {
@@ -72,6 +73,17 @@ TEST_F(GoldenCheckTest, NothingRecordedIsFine) {
   EXPECT_TRUE(Check().ok());
   std::filesystem::remove_all(dir_.File("tiny/3/warmup"));
   EXPECT_TRUE(Check().ok());
+}
+
+TEST_F(GoldenCheckTest, AFolderBehindALinkOutOfTheRepositoryIsNotListed) {
+  const TempDir outside;
+  outside.Write("secret.pb", "x");
+  std::filesystem::remove_all(dir_.File("tiny/3/warmup"));
+  std::filesystem::create_directory_symlink(outside.path(), dir_.File("tiny/3/warmup"));
+  const LoadScope scope({.roots = {dir_.path()}});
+  const std::string refused(Check().message());
+  EXPECT_THAT(refused, HasSubstr("tiny/3/warmup: leads out of "));
+  EXPECT_THAT(refused, Not(HasSubstr("secret")));
 }
 
 // An exception within a listing must not end the process, wherever it falls.
