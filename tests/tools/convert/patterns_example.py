@@ -81,6 +81,34 @@ def example_of_one_row(g):
     g.output(g.pick(steps, 0, 0))
 
 
+def sessions_of_one_row(g):
+    """Self-attention over the steps of sessions, which are merged with the only row."""
+    g.rows, g.ad_inputs = 1, ["ids"]
+    ids = g.input("ids", g.random.randint(0, 9, (ADS, 3, 5)))
+    table = g.constant(g.random.randn(9, 4).astype(np.float32))
+    x = g.node("Gather", [table, ids], table.array[ids.array], axis=0)
+    steps = swap(g, reshape(g, x, (3, 5, 4), x.array.reshape(-1, 5, 4)))
+    heads = swap(g, reshape(g, steps, (5, 6, 2), steps.array.reshape(5, -1, 2)))
+    turned = g.node("Transpose", [heads], heads.array.swapaxes(1, 2), perm=[0, 2, 1])
+    mixed = swap(g, product(g, product(g, heads, turned), heads))
+    flat = reshape(g, mixed, (15, 4), mixed.array.reshape(-1, 4))
+    flat = product(g, flat, g.constant(g.random.randn(4, 4).astype(np.float32)))
+    steps = swap(g, reshape(g, flat, (5, 3, 4), flat.array.reshape(5, -1, 4)))
+    apart = reshape(g, steps, (1, 3, 5, 4), steps.array.reshape(-1, 3, 5, 4))
+    g.output(g.node("ReduceMax", [apart], apart.array.max(2), axes=[2], keepdims=0))
+
+
+def steps_of_one(g):
+    """q.view(1, -1, 2, 2) of one query: -1 is the steps, not the row."""
+    g.rows, g.ad_inputs = 1, ["x"]
+    x = g.input("x", g.random.randn(ADS, 4).astype(np.float32))
+    query = g.unsqueeze(x, 1)
+    heads = reshape(g, query, (1, -1, 2, 2), query.array.reshape(-1, 1, 2, 2))
+    heads = g.node("Transpose", [heads], heads.array.swapaxes(1, 2), perm=[0, 2, 1, 3])
+    mixed = product(g, heads, g.constant(g.random.randn(2, 2, 3).astype(np.float32)))
+    g.output(reshape(g, mixed, (1, 6), mixed.array.reshape(-1, 6)))
+
+
 def outputs_of_any_rows(g):
     """The exporter says of the output only how many axes it has."""
     g.rows, g.output_rows = ADS, "out"
@@ -179,7 +207,8 @@ def rows_of_one_that_meet(g):
 
 
 PATTERNS = [steps_in_front, sizes_by_a_condition, constants_of_rows, example_of_one_row,
-            outputs_of_any_rows, user_of_the_example, bags_of_one_size, entries_that_are_assigned,
-            places_of_one_row, squeezed_with_the_row, rows_of_the_example_stay]
+            sessions_of_one_row, steps_of_one, outputs_of_any_rows, user_of_the_example,
+            bags_of_one_size, entries_that_are_assigned, places_of_one_row, squeezed_with_the_row,
+            rows_of_the_example_stay]
 REFUSED = [(rows_of_one_that_meet, "cannot be told from other sizes of 1"),
            (rows_of_the_example_as_a_number, "rows of the export's example")]

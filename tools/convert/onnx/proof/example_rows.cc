@@ -66,6 +66,11 @@ std::optional<Progression> ProgressionOf(const Array& x, size_t axis) {
   return found;
 }
 
+// Bits without a period, by which rows and steps that are merged are told apart.
+uint64_t Scattered(int64_t number) {
+  return static_cast<uint64_t>(number) * static_cast<uint64_t>(number) * 0x9e3779b97f4a7c15u;
+}
+
 class RowsFollower : public Rewriter {
  public:
   // choices: of rows that may be either of several sizes of 1, one after the other, whether they
@@ -265,7 +270,6 @@ size_t RowsFollower::PlaceOfRows(const RowsAxis& rows, const Sizes& from, const 
     const int64_t own = ProductOf(to, j + 1);
     if (rows_ > 1 && own <= behind && own * to[j] >= behind * rows_) return j;
     if (to[j] == 1 && own == behind) ones.push_back(j);
-    if (to[j] == 1 && own == behind && given[j] == -1) return j;
     if (own >= behind) next = j + 1;
   }
   if (rows_ > 1) return to.size();
@@ -276,7 +280,10 @@ size_t RowsFollower::PlaceOfRows(const RowsAxis& rows, const Sizes& from, const 
     ++others;
     in_front += d < rows.axis ? 1 : 0;
   }
-  guessed_ |= ones.size() != others + 1;
+  const auto rest = absl::c_find_if(ones, [&](size_t j) { return given[j] == -1; });
+  if (rest != ones.end() && ones.size() == 1) return *rest;
+  guessed_ |= ones.size() != others + 1 || rest != ones.end();
+  if (rest != ones.end() && !Choose()) return *rest;
   if (ones.size() > others) {
     const size_t first = in_front, last = ones.size() - 1 - (others - in_front);
     return ones[first == last || !Choose() ? first : last];
@@ -285,12 +292,11 @@ size_t RowsFollower::PlaceOfRows(const RowsAxis& rows, const Sizes& from, const 
   size_t own_next = rows.axis + 1;
   while (own_next < from.size() && ProductOf(from, own_next) > behind) ++own_next;
   while (own_next < from.size() && from[own_next] == 1) ++own_next;
-  const int64_t size = behind == ProductOf(from, rows.axis + 1) * rows.each && rows.each > 1
-                           ? rows.each
-                       : own_next < from.size() ? from[own_next]
-                                                : 1;
-  const bool cut = next < to.size() && to[next] < size;
-  return cut || next == 0 ? next : next - 1;
+  const bool merged = rows.each > 1 && behind == ProductOf(from, rows.axis + 1) * rows.each;
+  const int64_t size = merged ? rows.each : own_next < from.size() ? from[own_next] : 1;
+  if (next == 0 || next == to.size()) return next - (next > 0 ? 1 : 0);
+  const bool cut = to[next] < size || (merged && to[next] > size && to[next] < behind);
+  return cut != Choose() ? next : next - 1;
 }
 
 bool RowsFollower::Resize(const Node& node) {
@@ -508,7 +514,10 @@ bool RowsFollower::FollowPlaces(const Node& node) {
     const std::string each = Integers(numbers, {1, places->each});
     numbers = Make(node, "Expand", {apart, each});
   }
-  const std::string first = Make(node, "Mul", {numbers, Scalar(node, data->each)});
+  // What a row has side by side; of what is in front of that, the model makes places itself.
+  const int64_t own_entries =
+      BehindRows(*data) / ProductOf(Find(node.input(0))->few.dims, data->axis + 1);
+  const std::string first = Make(node, "Mul", {numbers, Scalar(node, own_entries)});
   const std::string shift = Make(node, "Reshape", {first, Integers(first, sizes)});
   Node changed = node;
   changed.set_input(1, Make(node, "Add", {node.input(1), shift}));
@@ -585,8 +594,10 @@ std::optional<Array> MakeUpRows(const onnx::ValueInfoProto& input, int64_t rows)
   std::vector<int64_t> ints;
   for (int64_t i = 0; i < count; ++i) {
     const int64_t row = i / width, column = i % width;
-    floats.push_back(0.5 + 0.5 * std::sin(static_cast<double>(7 * row + 3 * column + 1)));
-    ints.push_back((row + column + 1) % 2);
+    const uint64_t bit = Scattered(13 * row + 3 * column + 1) >> 63;
+    const double part = 0.5 + 0.49 * std::sin(static_cast<double>(7 * row + 3 * column + 1));
+    ints.push_back(static_cast<int64_t>(bit));
+    floats.push_back(static_cast<double>(bit) + part);  // Some models take them for ids.
   }
   return reference::IsFloatType(type.elem_type())
              ? reference::Floats(onnx::TensorProto::FLOAT, dims, std::move(floats))
