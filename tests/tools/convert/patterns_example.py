@@ -124,6 +124,21 @@ def user_of_the_example(g):
     g.output(g.node("Concat", [x, user], np.concatenate([x.array, user.array], 1), axis=1))
 
 
+def bags_of_one_row(g):
+    """The only row's ids as they are sent, and what is computed of them."""
+    g.rows, g.ad_inputs = 1, ["ids"]
+    ids = g.input("ids", g.random.randint(0, 7, (ADS, 3)))
+    table = g.constant(g.random.randn(14, 2).astype(np.float32))
+    best = g.node("ReduceMax", [ids], ids.array.max(1)[:, None], axes=[1])
+    for of in (ids, g.binary("Add", ids, best)):
+        flat = reshape(g, of, (-1,), of.array.reshape(-1))
+        total = g.pick(g.node("Shape", [flat], np.array([3])), 0, 0)
+        end = g.node("Unsqueeze", [total, g.ints(0)], np.array([3]))
+        begins = g.node("Concat", [g.ints(0), end], np.array([0, 3]), axis=0)
+        ends = g.node("Slice", [begins, g.ints(1), g.ints(1 << 62), g.ints(0)], np.array([3]))
+        g.output(bag(g, table, flat, begins, ends, table.array[of.array].sum(1)))
+
+
 def bags_of_one_size(g):
     """nn.EmbeddingBag, whose offsets are numbers: of rows of ids, and of one id in each."""
     g.rows = ADS
@@ -208,7 +223,7 @@ def rows_of_one_that_meet(g):
 
 PATTERNS = [steps_in_front, sizes_by_a_condition, constants_of_rows, example_of_one_row,
             sessions_of_one_row, steps_of_one, outputs_of_any_rows, user_of_the_example,
-            bags_of_one_size, entries_that_are_assigned, places_of_one_row, squeezed_with_the_row,
+            bags_of_one_row, bags_of_one_size, entries_that_are_assigned, places_of_one_row, squeezed_with_the_row,
             rows_of_the_example_stay]
 REFUSED = [(rows_of_one_that_meet, "cannot be told from other sizes of 1"),
            (rows_of_the_example_as_a_number, "rows of the export's example")]

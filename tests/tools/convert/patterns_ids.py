@@ -316,6 +316,15 @@ def ids_before_the_table(g):
     g.output(g.binary("Greater", ids, g.constant(np.array(-1))))
 
 
+def ids_padded(g):
+    """F.pad(ids, (2, 1), value=3) on the way to a table and to a mask."""
+    ids = g.input("I", g.random.randint(0, 6, (ADS, 3)))
+    padded = g.node("Pad", [ids, g.ints(0, 2, 0, 1), g.constant(np.array(3))],
+                    np.pad(ids.array, ((0, 0), (2, 1)), constant_values=3))
+    g.output(g.look_up(g.constant(g.random.randn(6, 2).astype(np.float32)), padded))
+    g.output(g.binary("Greater", padded, g.constant(np.array(0))))
+
+
 def ids_in_parts(g):
     """Quotient and remainder of an id, with a table each; a table of what a test says."""
     ids = g.input("I", g.random.randint(0, 36, (ADS, 3)))
@@ -466,7 +475,7 @@ PATTERNS = [booleans_as_bytes, one_matrix, one_integer_matrix, column_as_id_and_
             integer_arithmetic, integers_compared, integers_limited, hashed_ids, pairs_hashed, classes_compared,
             half_precision, integers_clipped, numbers_as_they_were_written, logarithm_as_an_id,
             fields_of_one_table, fields_of_several_inputs, masks_of_ids, masks_of_the_size_of_ids, ids_below_zero,
-            ids_far_below_zero, ids_before_the_table, ids_in_parts, classes_of_items,
+            ids_far_below_zero, ids_before_the_table, ids_padded, ids_in_parts, classes_of_items,
             embedding_bags, weights_of_ids, steps_that_a_hash_chooses]
 REFUSED = [(timestamps_subtracted, 'input "now": element 0'),
            (half_precision_given_back, "half precision"),

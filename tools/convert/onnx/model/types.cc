@@ -78,7 +78,8 @@ bool Moves(const std::string& op) {
   return IsOneOf(op, {"Clip",      "Identity", "Reshape",   "Flatten",  "Squeeze", "Unsqueeze",
                       "Transpose", "Expand",   "Concat",    "Slice",    "Split",   "Gather",
                       "Neg",       "Abs",      "Min",       "Max",      "Relu",    "Where",
-                      "Tile",      "Dropout",  "ReduceMax", "ReduceMin"});
+                      "Tile",      "Dropout",  "ReduceMax", "ReduceMin", "Pad",     "Trilu",
+                      "GatherND"});
 }
 
 // The bound of an operand; null: not known.
@@ -120,8 +121,8 @@ std::optional<IntegerBound> BoundOfResult(const onnx::NodeProto& node, const Onn
   for (const std::string& input : node.input()) {
     // Shapes, places and conditions say nothing of the size.
     const bool computed = graph.BoundOf(input) != nullptr;
-    if (!computed && !Computes(op) && op != "Where" && op != "Concat" && op != "Max" &&
-        op != "Min") {
+    if (input.empty() ||
+        (!computed && !Computes(op) && !IsOneOf(op, {"Where", "Concat", "Max", "Min", "Pad"}))) {
       continue;
     }
     const std::optional<IntegerBound> bound = BoundOfOperand(input, graph);

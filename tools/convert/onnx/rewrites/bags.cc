@@ -148,13 +148,7 @@ class BagWriter : public Rewriter {
  public:
   // fixed: only bags that begin where constants say.
   BagWriter(onnx::GraphProto& graph, int64_t opset, bool fixed)
-      : Rewriter(graph, opset), makers_(MakersOf(graph)), fixed_(fixed) {
-    for (const onnx::ValueInfoProto& input : graph.input()) {
-      const auto& shape = input.type().tensor_type().shape();
-      const bool one_row = shape.dim_size() > 0 && shape.dim(0).dim_value() == 1;
-      if (one_row) rank_of_row_[input.name()] = shape.dim_size();
-    }
-  }
+      : Rewriter(graph, opset), makers_(MakersOf(graph)), fixed_(fixed) {}
 
  private:
   bool Replace(const onnx::NodeProto& node) override {
@@ -201,12 +195,7 @@ class BagWriter : public Rewriter {
     const std::optional<std::vector<int64_t>> begins = Ints(every->input(0));
     if (!begins.has_value() || begins->empty()) return false;
     const auto rows = static_cast<int64_t>(begins->size());
-    if (rows == 1) {
-      const auto rank = rank_of_row_.find(bag.ids);
-      return begins->front() == 0 && rank != rank_of_row_.end() &&
-             rank->second == (bag.one ? 1 : 2);
-    }
-    const int64_t each = (*begins)[1];
+    const int64_t each = rows == 1 ? -1 : (*begins)[1];  // All there are.
     for (int64_t i = 0; i < rows; ++i) {
       if ((*begins)[static_cast<size_t>(i)] != i * each) return false;
     }
@@ -239,7 +228,6 @@ class BagWriter : public Rewriter {
   static constexpr int64_t kAxesOfOthersAreInputs = 18;
   const Makers makers_;
   const bool fixed_;
-  std::map<std::string, int> rank_of_row_;  // Of inputs that have one row.
 };
 
 }  // namespace
