@@ -205,6 +205,14 @@ def rows_of_the_example_stay(g):
     g.output(g.node("Concat", [out, zeros], np.concatenate([out.array, zeros.array], 1), axis=1))
 
 
+def only_row_of_the_example_stays(g):
+    """len(x) in an export with dynamic axes, of one row."""
+    x = g.input("x", g.random.randn(ADS, 3, 4).astype(np.float32))
+    flat = reshape(g, x, (1, -1), x.array.reshape(ADS, -1))
+    out = product(g, flat, g.constant(g.random.randn(12, 2).astype(np.float32)))
+    g.output(out)
+
+
 def rows_of_the_example_as_a_number(g):
     """x.view(len(x), -1) / len(x)"""
     x = g.input("x", g.random.randn(ADS, 3, 2).astype(np.float32))
@@ -224,6 +232,6 @@ def rows_of_one_that_meet(g):
 PATTERNS = [steps_in_front, sizes_by_a_condition, constants_of_rows, example_of_one_row,
             sessions_of_one_row, steps_of_one, outputs_of_any_rows, user_of_the_example,
             bags_of_one_row, bags_of_one_size, entries_that_are_assigned, places_of_one_row, squeezed_with_the_row,
-            rows_of_the_example_stay]
+            rows_of_the_example_stay, only_row_of_the_example_stays]
 REFUSED = [(rows_of_one_that_meet, "cannot be told from other sizes of 1"),
            (rows_of_the_example_as_a_number, "rows of the export's example")]

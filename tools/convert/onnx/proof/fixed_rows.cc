@@ -7,6 +7,7 @@
 #include <set>
 
 #include "absl/algorithm/container.h"
+#include "base/errors.h"
 #include "tools/convert/onnx/model/constant.h"
 #include "tools/convert/onnx/model/types.h"
 #include "tools/convert/onnx/proof/example_rows.h"
@@ -39,19 +40,20 @@ std::set<int64_t> NumbersOf(const onnx::GraphProto& graph) {
       numbers.insert(attribute.ints().begin(), attribute.ints().end());
     }
   }
-  std::erase_if(numbers, [](int64_t number) { return number < 2 || number > kMostRows; });
+  numbers.insert(1);
+  std::erase_if(numbers, [](int64_t number) { return number < 1 || number > kMostRows; });
   return numbers;
 }
 
-// Whether the number is one that something computes with, as x / len(x) does, and not only a size.
+// Whether floats are computed with the number, as x / len(x) does: it is not only a size.
 bool ComputesWith(const onnx::GraphProto& graph, int64_t number) {
-  std::set<std::string> same;
+  std::map<std::string, bool> same;  // Name -> whether it is a float.
   const auto add = [&](const onnx::TensorProto& tensor, const std::string& name) {
     const bool one = absl::c_all_of(tensor.dims(), [](int64_t size) { return size == 1; });
     const absl::StatusOr<Constant> constant = one ? ReadTensor(tensor) : Constant();
     if (one && constant.ok() && constant->elements() == 1 &&
         constant->number(0) == static_cast<float>(number)) {
-      same.insert(name);
+      same[name] = constant->is_float;
     }
   };
   for (const onnx::TensorProto& tensor : graph.initializer()) add(tensor, tensor.name());
@@ -59,29 +61,33 @@ bool ComputesWith(const onnx::GraphProto& graph, int64_t number) {
     const onnx::AttributeProto* const value =
         node.op_type() == "Constant" ? FindAttribute(node, "value") : nullptr;
     if (value != nullptr) add(value->t(), node.output(0));
-    const bool reads = absl::c_any_of(
-        node.input(), [&](const std::string& input) { return same.contains(input); });
-    if (!reads) continue;
-    if (IsOneOf(node.op_type(), {"Cast", "Identity", "Reshape", "Squeeze", "Unsqueeze"})) {
-      same.insert(node.output(0));
-    }
-    if (IsOneOf(node.op_type(), {"Add", "Sub", "Mul", "Div", "Mod", "Sqrt", "Log", "Reciprocal"})) {
-      return true;
+    for (const std::string& input : node.input()) {
+      const auto read = same.find(input);
+      if (read == same.end()) continue;
+      if (read->second && IsOneOf(node.op_type(), {"Add", "Sub", "Mul", "Div", "Mod", "Sqrt", "Log",
+                                                   "Reciprocal"})) {
+        return true;
+      }
+      if (IsOneOf(node.op_type(), {"Cast", "Identity", "Reshape", "Squeeze", "Unsqueeze"})) {
+        const auto to = static_cast<int>(IntAttribute(node, "to", 0));
+        same[node.output(0)] = to == 0 ? read->second : reference::IsFloatType(to);
+      }
     }
   }
   return false;
 }
 
-bool RunsWith(const reference::Evaluator& evaluator, const onnx::GraphProto& graph, int64_t rows,
-              const std::vector<std::string>& inputs, const reference::RunOptions& options) {
+absl::Status RunWith(const reference::Evaluator& evaluator, const onnx::GraphProto& graph,
+                     int64_t rows, const std::vector<std::string>& inputs,
+                     const reference::RunOptions& options) {
   std::map<std::string, reference::Array> made;
   for (const onnx::ValueInfoProto& input : graph.input()) {
     const bool follows = absl::c_linear_search(inputs, input.name());
     std::optional<reference::Array> array = MakeUpRows(input, follows ? rows : 0);
-    if (!array.has_value()) return false;
+    if (!array.has_value()) return Unimplemented("input \"", input.name(), "\"");
     made[input.name()] = *std::move(array);
   }
-  return evaluator.Run(made, options).ok();
+  return evaluator.Run(made, options).status();
 }
 
 }  // namespace
@@ -97,13 +103,16 @@ int64_t FixedRows(const OnnxModel& model, const std::vector<std::string>& inputs
   options.budget.deadline = std::chrono::steady_clock::now() + kTime;
   int64_t other = 2, found = 0;
   while (numbers.contains(other)) ++other;
-  if (RunsWith(*evaluator, graph, other, inputs, options)) return 0;
+  // What any number of rows does not run for is not tried again and again.
+  if (!absl::IsInvalidArgument(RunWith(*evaluator, graph, other, inputs, options))) return 0;
   for (const int64_t rows : numbers) {
-    if (!RunsWith(*evaluator, graph, rows, inputs, options)) continue;
+    if (!RunWith(*evaluator, graph, rows, inputs, options).ok()) continue;
     if (found != 0) return 0;
     found = rows;
   }
-  return options.budget.Check().ok() && !ComputesWith(graph, found) ? found : 0;
+  // Everything computes with 1.
+  const bool computes = found > 1 && ComputesWith(graph, found);
+  return options.budget.Check().ok() && !computes ? found : 0;
 }
 
 }  // namespace ulfd::convert
