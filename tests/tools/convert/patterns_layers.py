@@ -195,6 +195,7 @@ def arithmetic_of_constants(g):
 
 
 def branch_by_shape(g):
+    g.opset = 15
     x = g.input("x", g.random.randn(ADS, 3, 1).astype(np.float32))
     size = g.keep(Value("size", np.array(1), None))
     g.nodes.append(helper.make_node("Shape", [x.name], ["shape"]))
@@ -209,7 +210,10 @@ def branch_by_shape(g):
         "If", [test.name], ["y"],
         then_branch=branch("a", helper.make_node("Squeeze", [x.name, axes], ["a"])),
         else_branch=branch("b", helper.make_node("Identity", [x.name], ["b"]))))
-    g.output(g.keep(Value("y", x.array[:, :, 0], "ads")))
+    y = g.keep(Value("y", x.array[:, :, 0], "ads"))
+    # What a branch gives has a type, though not the condition's.
+    half = raw(g, "CastLike", [g.constant(np.array(0.5)), y], np.array(0.5, np.float32), None)
+    g.output(g.binary("Mul", y, half))
 
 
 def logistic(a):

@@ -27,6 +27,7 @@ int TypeOfOutput(const onnx::NodeProto& node, int output, const OnnxGraph& graph
     return onnx::TensorProto::INT64;
   }
   if (output == 1 && op == "Dropout") return onnx::TensorProto::BOOL;
+  if (IsOneOf(op, {"If", "Loop", "Scan"})) return 0;  // Their first inputs say nothing of it.
   for (const onnx::AttributeProto& attribute : node.attribute()) {
     if (op != "Constant" && op != "ConstantOfShape") break;
     if (attribute.name() == "value") return attribute.t().data_type();
@@ -75,11 +76,11 @@ bool Steps(const onnx::NodeProto& node, const OnnxGraph& graph) {
 
 // Operators that give back values that they read: rounding before is rounding after.
 bool Moves(const std::string& op) {
-  return IsOneOf(op, {"Clip",      "Identity", "Reshape",   "Flatten",  "Squeeze", "Unsqueeze",
-                      "Transpose", "Expand",   "Concat",    "Slice",    "Split",   "Gather",
-                      "Neg",       "Abs",      "Min",       "Max",      "Relu",    "Where",
-                      "Tile",      "Dropout",  "ReduceMax", "ReduceMin", "Pad",     "Trilu",
-                      "GatherND"});
+  return IsOneOf(
+      op, {"Clip",      "Identity", "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose",
+           "Expand",    "Concat",   "Slice",   "Split",   "Gather",  "Neg",       "Abs",
+           "Min",       "Max",      "Relu",    "Where",   "Tile",    "Dropout",   "ReduceMax",
+           "ReduceMin", "Pad",      "Trilu",   "GatherND"});
 }
 
 // The bound of an operand; null: not known.

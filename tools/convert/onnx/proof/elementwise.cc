@@ -156,7 +156,8 @@ Results Dropout(const Call& c) {
 
 Results Cast(const Call& c) {
   const Array& x = *c.in[0];
-  const auto to = static_cast<int>(IntAttribute(c.node, "to", 0));
+  // CastLike's second input has the type.
+  const int to = c.Has(1) ? c.in[1]->type : static_cast<int>(IntAttribute(c.node, "to", 0));
   if (IsFloatType(to)) {
     std::vector<double> values = ValuesOf(x);
     Array out = Floats(to, x.dims, {});
@@ -438,6 +439,7 @@ constexpr Operator kOperators[] = {
     {"Identity", 1, &Same},
     {"Dropout", 1, &Dropout},
     {"Cast", 1, &Cast},
+    {"CastLike", 2, &Cast},
     {"Clip", 1, &Clip},
     {"Add", 2, &Two<kAdd>},
     {"Sub", 2, &Two<kSub>},

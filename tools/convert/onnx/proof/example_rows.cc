@@ -81,9 +81,10 @@ class RowsFollower : public Rewriter {
       : Rewriter(graph, opset),
         rows_(rows),
         more_(rows == 1 ? 3 : rows + 1),
+        certain_(certain),
         choices_(std::move(choices)),
-        outputs_(graph.output()) {
-    guessed_ = !certain;
+        outputs_(graph.output()),
+        guessed_(!certain) {
     options_.single = false;
     options_.budget.deadline = deadline;
     for (const onnx::ValueInfoProto& input : graph.input()) {
@@ -133,13 +134,14 @@ class RowsFollower : public Rewriter {
   std::string Around(const Node& node, const Sizes& sizes, size_t at, const std::string& middle);
 
   const int64_t rows_, more_;
+  const bool certain_;
   std::vector<bool> choices_;
   const google::protobuf::RepeatedPtrField<onnx::ValueInfoProto> outputs_;
   reference::RunOptions options_;
   std::map<std::string, Value> values_;
   int64_t elements_ = 0;
   size_t chosen_ = 0;
-  bool guessed_ = false, failed_ = false;
+  bool guessed_, failed_ = false;
 };
 
 const RowsFollower::Value* RowsFollower::Find(const std::string& name) {
@@ -226,7 +228,7 @@ bool RowsFollower::Follow(const Node& node) {
   const std::string& op = node.op_type();
   if (op == "Reshape" || op == "Expand") return Resize(node);
   if (op == "Gather" && rows_ == 1) return FollowPlaces(node);
-  if (op == "Squeeze" && rows_ == 1) return KeepRows(node);
+  if (op == "Squeeze" && rows_ == 1) return certain_ && KeepRows(node);
   if (IsOneOf(op, {"GRU", "LSTM", "RNN"})) return FollowStates(node);
   if (IsOneOf(op, {"Concat", "GatherElements", "ScatterElements", "ScatterND"})) {
     return FollowOthers(node, true);
