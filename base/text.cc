@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/text.h"
 
+#include <algorithm>
+#include <cstdint>
+#include <iterator>
+#include <utility>
+
 #include "absl/strings/cord.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
@@ -16,24 +21,41 @@ absl::Status WithText(const absl::Status& status, absl::string_view text) {
   return other;
 }
 
-// `text` without bytes that are not UTF-8 or control characters, those of two bytes (U+0080 to
-// U+009F) included, but for those of `left`.
+// Control characters, ends of lines, and what changes the direction of text: a name must not make
+// others look like something else.
+constexpr std::pair<uint32_t, uint32_t> kControls[] = {
+    {0x0, 0x1f}, {0x7f, 0x9f}, {0x61c, 0x61c}, {0x200e, 0x200f}, {0x2028, 0x202e}, {0x2066, 0x2069},
+};
+
+// The first character of UTF-8 text, and its bytes.
+std::pair<uint32_t, size_t> FirstCharacter(absl::string_view text) {
+  const auto lead = static_cast<unsigned char>(text[0]);
+  if (lead < 0x80) return {lead, 1};
+  const size_t size = lead < 0xe0 ? 2 : lead < 0xf0 ? 3 : 4;
+  uint32_t character = lead & (0x7fU >> size);
+  for (const char byte : text.substr(1, size - 1)) {
+    character = character << 6 | (static_cast<unsigned char>(byte) & 0x3fU);
+  }
+  return {character, size};
+}
+
+// `text` without bytes that are not UTF-8 and controls, but for those of `left`.
 std::string Escaped(absl::string_view text, absl::string_view left) {
   const bool utf8 = IsUtf8(text);
   std::string printable;
   printable.reserve(text.size());
-  for (size_t i = 0; i < text.size(); ++i) {
-    const auto byte = static_cast<unsigned char>(text[i]);
-    const bool two_byte_control =
-        utf8 && byte == 0xc2 && static_cast<unsigned char>(text[i + 1]) < 0xa0;
-    const bool control = byte < 0x20 || byte == 0x7f || (byte >= 0x80 && !utf8);
-    if (two_byte_control) {
-      absl::StrAppend(&printable, absl::CHexEscape(text.substr(i++, 2)));
-    } else if (control && !absl::StrContains(left, text[i])) {
-      absl::StrAppend(&printable, absl::CHexEscape(text.substr(i, 1)));
-    } else {
-      printable.push_back(text[i]);
-    }
+  while (!text.empty()) {
+    const auto [character, size] =
+        utf8 ? FirstCharacter(text) : std::pair(uint32_t{static_cast<unsigned char>(text[0])}, 1UL);
+    const absl::string_view bytes = text.substr(0, size);
+    const bool control =
+        (!utf8 && character >= 0x80) ||
+        std::any_of(std::begin(kControls), std::end(kControls), [c = character](const auto& range) {
+          return range.first <= c && c <= range.second;
+        });
+    const bool escape = control && !absl::StrContains(left, bytes);
+    absl::StrAppend(&printable, escape ? absl::CHexEscape(bytes) : std::string(bytes));
+    text.remove_prefix(size);
   }
   return printable;
 }

@@ -271,6 +271,15 @@ TEST(PrintableTest, LinesStay) {
   EXPECT_EQ(PrintableLines("a\tb\n\x1b[2J\r\xff\n"), "a\tb\n\\x1b[2J\\r\\xff\n");
 }
 
+TEST(PrintableTest, DirectionsAndEndsOfLinesAreEscaped) {
+  EXPECT_EQ(Printable("a\u202eb", 10), "a\\xe2\\x80\\xaeb");
+  EXPECT_EQ(Printable("\u061c\u200f\u2029\u2069", 20),
+            "\\xd8\\x9c\\xe2\\x80\\x8f\\xe2\\x80\\xa9\\xe2\\x81\\xa9");
+  const std::string others = "\u061b\u061d\u200d\u2010\u2027\u202f\u2065\u206a\u00a0\U0001f600";
+  EXPECT_EQ(Printable(others, 100), others);
+  EXPECT_EQ(PrintableLines("\u2028\n"), "\\xe2\\x80\\xa8\n");
+}
+
 TEST(PrintableTest, CutsAndEscapes) {
   EXPECT_EQ(Printable("short", 10), "short");
   EXPECT_EQ(Printable(std::string(100, 'x'), 3), "xxx... (100 bytes)");
