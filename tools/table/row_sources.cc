@@ -42,6 +42,10 @@ absl::Status Bad(const std::string& path, const Parts&... what) {
   return InvalidArgument(path, ": ", what...);
 }
 
+std::string ListOf(absl::Span<const int64_t> numbers) {
+  return absl::StrCat("[", absl::StrJoin(numbers, ", "), "]");
+}
+
 absl::StatusOr<ArrayFile> OpenNpy(const std::string& path) {
   ASSIGN_OR_RETURN(InputFile file, InputFile::Open(path));
   std::string head(engine::kNpyPrefixBytes, '\0');
@@ -107,7 +111,8 @@ absl::Status ReadSafetensor(const nlohmann::json& tensor, int64_t text_end, Arra
   const int64_t room = array.file.size() - text_end;
   if (offsets.size() != 2 || offsets[0] < 0 || offsets[1] < offsets[0] || offsets[1] > room ||
       offsets[1] - offsets[0] != bytes) {
-    return InvalidArgument("data_offsets are no ", bytes, " of the ", room, " bytes of tensors");
+    return InvalidArgument("data_offsets ", ListOf(offsets), ", want ", bytes, " of the ", room,
+                           " bytes behind the text");
   }
   array.begin = text_end + offsets[0];
   return absl::OkStatus();
@@ -138,7 +143,8 @@ absl::StatusOr<TableArrays> OpenSafetensors(const std::string& path) {
   ASSIGN_OR_RETURN(size_t got, file.ReadAt(0, reinterpret_cast<char*>(&length), sizeof length));
   const int64_t room = file.size() - static_cast<int64_t>(sizeof length);
   if (got < sizeof length || length > kMostTextBytes || static_cast<int64_t>(length) > room) {
-    return Bad(path, "safetensors with ", length, " bytes of text, and ", room, " are there");
+    return Bad(path, "a text of ", length, " bytes is announced, want at most the ", room,
+               " that follow, and ", kMostTextBytes);
   }
   std::string text(length, '\0');
   ASSIGN_OR_RETURN(got, file.ReadAt(sizeof length, text.data(), text.size()));
@@ -171,7 +177,7 @@ absl::Status CheckKeys(const std::string& path, NpyType type, absl::Span<const i
   if (engine::IsFloat(type)) {
     return Bad(path, "keys are ", Name(type), ", want integers");
   }
-  if (dims.size() != 1) return Bad(path, "keys have not one dimension");
+  if (dims.size() != 1) return Bad(path, "keys of shape ", ListOf(dims), ", want one dimension");
   if (dims[0] == rows) return absl::OkStatus();
   return Bad(path, dims[0], " keys and ", rows, " rows");
 }
@@ -180,7 +186,7 @@ absl::Status CheckRows(const std::string& path, NpyType type, absl::Span<const i
   if (!engine::IsFloat(type)) {
     return Bad(path, "rows are ", Name(type), ", want floats");
   }
-  if (dims.size() != 2) return Bad(path, "rows have not two dimensions");
+  if (dims.size() != 2) return Bad(path, "rows of shape ", ListOf(dims), ", want two dimensions");
   return dims[1] < 1 ? Bad(path, "rows have no values") : absl::OkStatus();
 }
 
