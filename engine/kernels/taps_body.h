@@ -17,6 +17,7 @@ template <int kOutputs, int kVecs, class LoadFn, class StoreFn>
 [[gnu::always_inline]] inline void TapTile(const TapArgs& a, const float* x, const float* w,
                                            const float* bias, int64_t outputs, float* y,
                                            LoadFn load, StoreFn store) {
+  constexpr int64_t kLast = int64_t{kVecs - 1} * Vec::kLanes;
   Vec sums[kOutputs][kVecs];
 #pragma GCC unroll 8
   for (int o = 0; o < kOutputs; ++o) {
@@ -25,7 +26,7 @@ template <int kOutputs, int kVecs, class LoadFn, class StoreFn>
   }
   for (int64_t t = 0; t < a.taps; ++t, w += TapArgs::kGroup) {
     const float* const from = x + a.offsets[t];
-    const Vec last = load(from + (kVecs - 1) * Vec::kLanes);
+    const Vec last = load(from + kLast);
     const Vec before = kVecs == 1 ? last : Vec::Load(from);
 #pragma GCC unroll 8
     for (int o = 0; o < kOutputs; ++o) {
@@ -38,7 +39,7 @@ template <int kOutputs, int kVecs, class LoadFn, class StoreFn>
   for (int o = 0; o < kOutputs; ++o) {
     if (o >= outputs) break;
     if (kVecs == 2) sums[o][0].Store(y + o * a.y_step);
-    store(sums[o][kVecs - 1], y + o * a.y_step + (kVecs - 1) * Vec::kLanes);
+    store(sums[o][kVecs - 1], y + o * a.y_step + kLast);
   }
 }
 

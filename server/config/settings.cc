@@ -236,6 +236,7 @@ void SettingsPlace::CheckAll() const {
     const pb::OneofDescriptor& choice = *type.oneof_decl(i);
     if (message_.GetReflection()->HasOneof(message_, &choice)) continue;
     std::vector<std::string> names;
+    names.reserve(static_cast<size_t>(choice.field_count()));
     for (int f = 0; f < choice.field_count(); ++f) names.push_back(choice.field(f)->name());
     errors_.AddError(location_.line, location_.column,
                      absl::StrCat("empty, want ", absl::StrJoin(names, " or ")));

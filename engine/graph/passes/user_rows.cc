@@ -86,7 +86,7 @@ absl::Status TakeColumns(GraphEditor& editor, int index, bool& done) {
     rows = shaped;
   }
   done = true;
-  return Repeat(editor, std::move(through), index, std::move(added), rows, ads,
+  return Repeat(editor, through, index, std::move(added), rows, ads,
                 absl::StrCat(node.Label(), " repeats \"", editor.graph().values[value].name, "\""));
 }
 
