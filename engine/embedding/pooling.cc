@@ -16,6 +16,11 @@ namespace {
 
 // Rows are summed up at least so many ids at a time.
 constexpr size_t kLeastIds = 16;
+// Columns that are summed up between two looks whether somebody waits: a row may have a million
+// ids.
+constexpr int64_t kMostColumns = 64;
+// What the look-up of an id takes, in multiplications, and of a block of them from disk.
+constexpr int64_t kLookUpWork = 1000, kDiskWork = Pace::kMillisecond;
 
 // A place in the ids of all jobs, one after the other, and what is there.
 class Cursor {
@@ -61,9 +66,14 @@ class Cursor {
 // between them costs misses in flight.
 class LookupPass {
  public:
-  // `rows`: one per id.
-  LookupPass(absl::Span<const FeatureJob> jobs, const void** rows)
-      : first_job_(jobs.data()), rows_(rows), hashed_(jobs), located_(jobs), checked_(jobs) {
+  // `rows`: one per id.  Borrows `pace`.
+  LookupPass(absl::Span<const FeatureJob> jobs, const void** rows, Pace& pace)
+      : first_job_(jobs.data()),
+        rows_(rows),
+        pace_(pace),
+        hashed_(jobs),
+        located_(jobs),
+        checked_(jobs) {
     Hash();
     Locate();
     Hash();
@@ -76,7 +86,10 @@ class LookupPass {
         Locate();
         Hash();
       }
-      RETURN_IF_ERROR(Check(LeftTo(checked_, std::min(end, located_.position()))));
+      const size_t count = LeftTo(checked_, std::min(end, located_.position()));
+      RETURN_IF_ERROR(Check(count));
+      const int64_t work = from_disk_ ? kDiskWork : kLookUpWork * static_cast<int64_t>(count);
+      if (pace_.Stops(work)) return pace_.status();
     }
     return absl::OkStatus();
   }
@@ -203,13 +216,16 @@ class LookupPass {
 
   const FeatureJob* const first_job_;
   const void** const rows_;
+  Pace& pace_;
   const bool from_disk_ = MappedFilesExceedMemory();
   Cursor hashed_, located_, checked_;
   std::array<uint64_t, kBlock> hashes_;  // Of the block between Hash and Locate.
   std::array<const uint8_t*, kBlock> pilots_;
 };
 
-void PoolRows(const RowPooling& loops, const PoolingOutput& output, PoolingRun& run, size_t row) {
+// Of `ids` ids.
+void PoolRows(const RowPooling& loops, const PoolingOutput& output, PoolingRun& run, size_t row,
+              size_t ids, Pace& pace) {
   const PoolingSpec& spec = output.spec;
   const bool assign = spec.pooling == Pooling::kAssign;
   if (spec.width() == 0) return;
@@ -218,12 +234,18 @@ void PoolRows(const RowPooling& loops, const PoolingOutput& output, PoolingRun& 
   run.keep_last = spec.keep_last;
   run.out = output.out + static_cast<int64_t>(row) * output.stride;
   run.stride = output.stride;
-  (assign ? loops.assign : spec.pooling == Pooling::kAvg ? loops.avg : loops.sum)(run);
+  run.columns = std::min(run.dim, kMostColumns);
+  auto* const loop = assign ? loops.assign : spec.pooling == Pooling::kAvg ? loops.avg : loops.sum;
+  for (int64_t column = 0; column < run.dim; column += kMostColumns) {
+    run.column = std::min(column, run.dim - run.columns);
+    loop(run);
+    if (pace.Stops(static_cast<int64_t>(ids) * run.columns)) return;
+  }
 }
 
 // The feature whose first id is at position `first`.
 absl::Status PoolFeature(const FeatureJob& job, const RowPooling& loops, size_t first,
-                         LookupPass& pass) {
+                         LookupPass& pass, Pace& pace) {
   const absl::Span<const int32_t> segments = job.input.segments;
   size_t begin = 0;
   for (size_t row = 0; row < segments.size();) {
@@ -237,11 +259,13 @@ absl::Status PoolFeature(const FeatureJob& job, const RowPooling& loops, size_t 
     run.values = job.input.values == nullptr ? nullptr : job.input.values + begin;
     run.segments = segments.data() + row;
     run.row_count = next - row;
-    for (const PoolingOutput& output : job.outputs) PoolRows(loops, output, run, row);
+    for (const PoolingOutput& output : job.outputs) {
+      PoolRows(loops, output, run, row, end - begin, pace);
+    }
     row = next;
     begin = end;
   }
-  return absl::OkStatus();
+  return pace.status();
 }
 
 }  // namespace
@@ -259,13 +283,14 @@ absl::Status CheckSegments(const FeatureInput& input) {
                          ", the number of ids");
 }
 
-absl::Status PoolFeatures(absl::Span<const FeatureJob> jobs, void* scratch, size_t* failed) {
+absl::Status PoolFeatures(absl::Span<const FeatureJob> jobs, void* scratch, Pace& pace,
+                          size_t* failed) {
   const RowPoolings& loops = BestRowPooling();
-  LookupPass pass(jobs, static_cast<const void**>(scratch));
+  LookupPass pass(jobs, static_cast<const void**>(scratch), pace);
   size_t first = 0;
   absl::Status status;
   for (const FeatureJob& job : jobs) {
-    status = PoolFeature(job, loops[static_cast<size_t>(job.table->format())], first, pass);
+    status = PoolFeature(job, loops[static_cast<size_t>(job.table->format())], first, pass, pace);
     if (!status.ok()) {
       *failed = pass.failed();
       break;

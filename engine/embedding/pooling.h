@@ -9,6 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "engine/embedding/table.h"
+#include "engine/tensor/pace.h"
 
 namespace ulfd::engine {
 
@@ -69,9 +70,10 @@ constexpr size_t kPoolingScratchBytes = sizeof(const void*);
 // Rows that were not fetched in time count as such, but not as missing.
 // `scratch`: kPoolingScratchBytes per id, aligned for a pointer.  INVALID_ARGUMENT under
 // MissingKeys::kError, naming table and id, DATA_LOSS where a mapped file is damaged; *failed is
-// then the job, and outputs are undefined.  Allocates nothing unless it fails.  REQUIRES:
-// CheckSegments(input) of every job.
-absl::Status PoolFeatures(absl::Span<const FeatureJob> jobs, void* scratch, size_t* failed);
+// then the job, and outputs are undefined; so they are with the pace's status once that stops.
+// Allocates nothing unless it fails.  REQUIRES: CheckSegments(input) of every job.
+absl::Status PoolFeatures(absl::Span<const FeatureJob> jobs, void* scratch, Pace& pace,
+                          size_t* failed);
 
 }  // namespace ulfd::engine
 

@@ -18,10 +18,11 @@ struct PoolingRun {
   const int32_t* segments = nullptr;  // Ids per row.
   size_t row_count = 0;
   int64_t dim = 0;
-  int64_t most = 0;        // Ids of a row that count.
-  bool keep_last = false;  // Those at the end of the row count.
-  float* out = nullptr;    // Row 0.
-  int64_t stride = 0;      // Floats.
+  int64_t column = 0, columns = 0;  // Of the rows, those that are pooled: the first, how many.
+  int64_t most = 0;                 // Ids of a row that count.
+  bool keep_last = false;           // Those at the end of the row count.
+  float* out = nullptr;             // Row 0.
+  int64_t stride = 0;               // Floats.
 };
 
 // One set of loops per instruction set and format of rows.  Instruction sets give the same bits: a

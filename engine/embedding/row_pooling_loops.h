@@ -195,18 +195,19 @@ struct ByParts<kPool, Values, Part, std::integer_sequence<int, kParts...>> {
       &Run<kPool, Columns<Values, Part, kParts + 1>>...};
 };
 
-// REQUIRES: a dim of 1 or more.
+// REQUIRES: a column or more, all of them if they are fewer than kLanes.
 template <Pool kPool, typename Values>
 void RunColumns(const PoolingRun& run) {
   using Numbers = ByParts<kPool, Values, float, std::make_integer_sequence<int, kLanes - 1>>;
   using Vectors = ByParts<kPool, Values, Lanes, std::make_integer_sequence<int, kMostVectors>>;
-  if (run.dim < kLanes) return Numbers::kRun[run.dim - 1](run, 0, run.dim);
-  const int64_t vectors = (run.dim + kLanes - 1) / kLanes;
-  if (vectors <= kMostVectors) return Vectors::kRun[vectors - 1](run, 0, run.dim);
+  const int64_t columns = run.columns;
+  if (columns < kLanes) return Numbers::kRun[columns - 1](run, 0, columns);
+  const int64_t vectors = (columns + kLanes - 1) / kLanes;
+  if (vectors <= kMostVectors) return Vectors::kRun[vectors - 1](run, run.column, columns);
   // Too wide for the registers: piece by piece, the last one ending with the last column.
   constexpr int64_t kPiece = kMostVectors * kLanes;
-  for (int64_t column = 0; column < run.dim; column += kPiece) {
-    Vectors::kRun[kMostVectors - 1](run, Least(column, run.dim - kPiece), kPiece);
+  for (int64_t column = 0; column < columns; column += kPiece) {
+    Vectors::kRun[kMostVectors - 1](run, run.column + Least(column, columns - kPiece), kPiece);
   }
 }
 

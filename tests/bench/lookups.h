@@ -102,7 +102,8 @@ class LookupPass {
       jobs_[f].input.ids = absl::MakeConstSpan(request.ids).subspan(f * kFeatureIds, kFeatureIds);
     }
     size_t failed = 0;
-    return PoolFeatures(jobs_, scratch_.data(), &failed);
+    engine::Pace pace;
+    return PoolFeatures(jobs_, scratch_.data(), pace, &failed);
   }
   // The sums of the last request, bag by bag.
   const std::vector<float>& out() const { return out_; }

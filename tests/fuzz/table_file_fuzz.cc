@@ -45,7 +45,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   int64_t missing = 0;
   size_t failed = 0;
   const FeatureJob job{&**table, {ids, nullptr, segments}, {&output, 1}, &missing};
-  const absl::Status pooled = PoolFeatures({&job, 1}, scratch.data(), &failed);
+  Pace pace;
+  const absl::Status pooled = PoolFeatures({&job, 1}, scratch.data(), pace, &failed);
   if (!pooled.ok()) ulfd::fuzz::CheckMessage(pooled);
   if (missing < 0 || missing > 64) ulfd::fuzz::Fail("more ids are missing than there are");
   return 0;

@@ -77,9 +77,9 @@ class EmbeddingKernel final : public Kernel {
     size_t failed = 0;
     absl::Status status = MakeJobs(ctx, jobs, outputs, &failed);
     if (status.ok()) {
-      status = PoolFeatures({jobs, plan_.features.size()}, outputs + outputs_, &failed);
+      status = PoolFeatures({jobs, plan_.features.size()}, outputs + outputs_, ctx.pace, &failed);
     }
-    if (status.ok()) return status;
+    if (status.ok() || !ctx.pace.status().ok()) return status;
     return Annotate(status, "feature \"", plan_.features[failed].name, "\"");
   }
 

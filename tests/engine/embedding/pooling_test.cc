@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <random>
@@ -34,7 +35,8 @@ absl::Status RunJobs(const std::vector<FeatureJob>& jobs, size_t* failed = nullp
   size_t ids = 0, job = 0;
   for (const FeatureJob& j : jobs) ids += j.input.ids.size();
   const std::unique_ptr<char[]> scratch(new char[ids * kPoolingScratchBytes]);
-  const absl::Status status = PoolFeatures(jobs, scratch.get(), &job);
+  Pace pace;
+  const absl::Status status = PoolFeatures(jobs, scratch.get(), pace, &job);
   if (failed != nullptr) *failed = job;
   return status;
 }
@@ -105,6 +107,32 @@ TEST(Pool, TruncatesSumAndAvgOnlyWhenTold) {
   spec.pooling = Pooling::kSum;
   spec.trunc_num = 1;
   EXPECT_THAT(PoolAlone(spec, *table, {7, 8, 55, -3}, {}, {3, 1}), ElementsAre(1, 2, 100, 200));
+}
+
+TEST(Pool, LooksWhetherSomebodyWaits) {
+  constexpr int64_t kIds = 300000, kDim = 1000;
+  std::string row = "7";
+  for (int64_t i = 0; i < kDim; ++i) row += i % 2 == 0 ? ",1" : ",2";
+  const auto table = MakeTable(row + "\n");
+  const std::vector<int64_t> ids(kIds, 7);
+  const std::vector<int32_t> segments = {kIds};
+  int64_t missing = 0;
+  std::vector<float> out(kDim);
+  const PoolingOutput output{{.pooling = Pooling::kSum, .dim = kDim}, out.data(), kDim};
+  const FeatureJob job{table.get(), {ids, nullptr, segments}, {&output, 1}, &missing};
+  std::vector<char> scratch(kIds * kPoolingScratchBytes);
+  size_t failed = 0;
+  int looks = 0;
+  std::function<bool()> stop = [&looks] { return ++looks < 0; };
+  Pace pace(&stop);
+  ASSERT_TRUE(PoolFeatures({&job, 1}, scratch.data(), pace, &failed).ok());
+  EXPECT_GT(looks, 8 + 4);  // Of the sums and of the look-ups.
+  for (int64_t i = 0; i < kDim; ++i) ASSERT_EQ(out[i], i % 2 == 0 ? kIds : 2 * kIds) << i;
+  looks = 0;
+  stop = [&looks] { return ++looks > 10; };
+  pace = Pace(&stop);
+  EXPECT_TRUE(absl::IsCancelled(PoolFeatures({&job, 1}, scratch.data(), pace, &failed)));
+  EXPECT_EQ(looks, 11);
 }
 
 TEST(Pool, LeavesTheOtherColumnsOfTheBlockAlone) {

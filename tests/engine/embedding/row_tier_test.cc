@@ -312,7 +312,8 @@ std::vector<float> Pool(const EmbeddingTable& table, RowSet& rows, int64_t* miss
                        .fetched = &rows};
   std::vector<const void*> scratch(ids.size());
   size_t failed = 0;
-  EXPECT_TRUE(PoolFeatures({&job, 1}, scratch.data(), &failed).ok());
+  Pace pace;
+  EXPECT_TRUE(PoolFeatures({&job, 1}, scratch.data(), pace, &failed).ok());
   return out;
 }
 

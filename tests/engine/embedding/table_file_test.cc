@@ -481,7 +481,8 @@ absl::Status Pool(const EmbeddingTable& table, const std::vector<int64_t>& ids) 
   int64_t missing = 0;
   size_t failed = 0;
   const FeatureJob job{&table, {ids, nullptr, segments}, {&output, 1}, &missing};
-  return PoolFeatures({&job, 1}, scratch.data(), &failed);
+  Pace pace;
+  return PoolFeatures({&job, 1}, scratch.data(), pace, &failed);
 }
 
 TEST_F(TableFileTest, AFileThatIsCutUnderUsIsAnError) {

@@ -78,7 +78,8 @@ class TableOverlayTest : public ::testing::Test {
     int64_t missing = 0, absent = 0;
     size_t failed = 0;
     const FeatureJob job{&table, {ids, nullptr, segments}, {&output, 1}, &missing};
-    const absl::Status status = PoolFeatures({&job, 1}, scratch.data(), &failed);
+    Pace pace;
+    const absl::Status status = PoolFeatures({&job, 1}, scratch.data(), pace, &failed);
     ASSERT_TRUE(status.ok()) << status;
     for (size_t i = 0; i < ids.size(); ++i) {
       const auto row = wanted.find(ids[i]);

@@ -122,7 +122,8 @@ void RunAndCompare(std::vector<Feature>& features, const std::string& what) {
   }
   const std::unique_ptr<char[]> scratch(new char[ids * kPoolingScratchBytes]);
   size_t failed = 0;
-  const absl::Status status = PoolFeatures(jobs, scratch.get(), &failed);
+  Pace pace;
+  const absl::Status status = PoolFeatures(jobs, scratch.get(), pace, &failed);
   ASSERT_TRUE(status.ok()) << status;
   for (size_t i = 0; i < features.size(); ++i) {
     const Feature& f = features[i];
@@ -212,7 +213,7 @@ TEST_P(PoolingPass, LoopsAgree) {
     const RowPooling a = PortableRowPooling()[i / 2], b = Avx2RowPooling()[i / 2];
     PoolingRun run{.rows = rows.data(), .values = values, .segments = f.segments.data()};
     run.row_count = f.segments.size();
-    run.dim = dim;
+    run.dim = run.columns = dim;
     run.most = 5;
     run.keep_last = true;
     run.stride = 5 * dim;
