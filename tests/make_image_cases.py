@@ -1058,6 +1058,28 @@ def lstm(c):
         c.bad('lstm_rejects_' + name, t, [x], error, '', ws, source=FRAMEWORK)
 
 
+def lstm_states(c):
+    """From other states than zeros."""
+    t = 'lstm_layer'
+    for name, rows, states in (('states', 3, (3, 3)), ('state_of_one_row', 3, (1, 3)), ('state_h_alone', 50, (50,)),
+                               ('states_of_more_rows', 1, (4, 1))):
+        x, ws, first = c.f(rows, 4, 3), [c.f(5, 20), c.f(3, 20), c.f(20), c.f(20)], [c.f(n, 5) for n in states]
+        net = torch.nn.LSTM(3, 5, batch_first=True).double()
+        with torch.no_grad():
+            for to, w in zip((net.weight_hh_l0, net.weight_ih_l0, net.bias_hh_l0, net.bias_ih_l0), ws):
+                to.copy_(t64(w.T))
+            all_rows = max(rows, *states)
+            h, c0 = [t64(f).expand(all_rows, 5)[None].contiguous() for f in first + [c.f(1, 5) * 0] * (2 - len(first))]
+            y = net(t64(x).expand(all_rows, 4, 3), (h, c0))[0]
+        c.good('lstm_' + name, t, [x] + first, y.numpy(), '', ws)
+    ws = [c.f(3, 12), c.f(4, 12), c.f(12), c.f(12)]
+    for name, state, error in (
+            ('state_width', c.f(2, 4), 'input 1: shape [2, 4], want last dimension 3 (the hidden width)'),
+            ('state_rows', c.f(3, 3), 'input 1: shape [3, 3], want the rows of x, 2'),
+            ('state_rank', c.f(2, 1, 3), 'input 1: shape [2, 1, 3], want rank 2')):
+        c.bad('lstm_rejects_' + name, t, [c.f(2, 3, 4), state], error, '', ws, source=FRAMEWORK)
+
+
 def main():
     ap = argparse.ArgumentParser()
     ap.add_argument('--out', required=True)
@@ -1066,7 +1088,7 @@ def main():
     c = Cases(None)
     for family in (conv, pooling, transpose, reverse, reorg, shuffle, upsample, normalize, yolo, prior_box, roi_align,
                    spatial_transformer, expression, top_k, take, conv_of_whole_rows, trees,
-                   layer_norm, scatter, best, pooling_of_lines, lstm, conv_of_lines):
+                   layer_norm, scatter, best, pooling_of_lines, lstm, conv_of_lines, lstm_states):
         family(c)
     for layer_type, text in c.files.items():
         with open(os.path.join(a.out, layer_type + '.textproto'), 'w') as f:

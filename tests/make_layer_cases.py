@@ -575,11 +575,11 @@ def batchdot(c):
           error='input 1: int32, want float32')
 
 
-def gru_steps(x, h2h, i2h, h_bias, i_bias):
-    """Every state of a GRU whose steps all count, in float64."""
+def gru_steps(x, h2h, i2h, h_bias, i_bias, h=0):
+    """Every state of a GRU whose steps all count, from state h, in float64."""
     x, h2h, i2h, h_bias, i_bias = (a.astype(np.float64) for a in (x, h2h, i2h, h_bias, i_bias))
     n = h2h.shape[0]
-    h, states = np.zeros((x.shape[0], n)), []
+    h, states = h + np.zeros((x.shape[0], n)), []
     for t in range(x.shape[1]):
         i, g = x[:, t] @ i2h + i_bias, h @ h2h + h_bias
         r, z = (1 / (1 + np.exp(-(i[:, k:k + n] + g[:, k:k + n]))) for k in (0, n))
@@ -629,6 +629,13 @@ def gru(c):
               expected=gru_steps(x, *ws), source='PyTorch nn.GRU: the same cell, every step counts')
     c.add('gru_param_rejects_width', t, [f32(2, 3, 3, rng=rng)], 'gru_param { leading_zeros: STEPS }', ws,
           error='input 0: shape [2, 3, 3], want last dimension 5 (the rows of i2h)', ours_only=True)
+    # So is the state before the first step.
+    for n, rows in ((1, 1), (3, 3), (64, 1), (1, 4)):
+        x, h = f32(n, 4, 5, rng=rng), f32(rows, 3, rng=rng)
+        c.add('gru_state_%d_%d' % (n, rows), t, [x, h], 'gru_param { leading_zeros: STEPS }', ws,
+              expected=gru_steps(np.repeat(x, max(n, rows) // n, 0), *ws, h), source='PyTorch nn.GRU')
+    c.add('gru_rejects_state_rows', t, [f32(2, 3, 5, rng=rng), f32(3, 3, rng=rng)],
+          'gru_param { leading_zeros: STEPS }', ws, error='input 1: shape [3, 3], want the rows of x, 2', ours_only=True)
 
 
 def embedding(c):

@@ -73,17 +73,14 @@ class RecurrenceKernel final : public Kernel {
   std::vector<Product*> products() override { return {&h2h_}; }
   // For the product; and per row of a block: the states, h * h2h, and a flag.
   size_t ScratchBytes(absl::Span<const Tensor> in) const override {
-    const int64_t rows = std::min(kBlockRows, RowsOf(in[0]));
+    const int64_t rows = std::min(kBlockRows, RowsOf(in));
     return h2h_.ScratchBytes(rows) +
            static_cast<size_t>(rows) * ((Cell::kStates + kWidth) * n_ * sizeof(float) + 1);
   }
   absl::Status Run(RunContext& ctx) const override {
-    const int64_t rows = RowsOf(ctx.in[0]);
-    const int64_t steps = ctx.in[0].dims[ctx.in[0].rank() - 2];
+    const int64_t rows = RowsOf(ctx.in);
     for (int64_t row = 0; row < rows; row += kBlockRows) {
-      RETURN_IF_ERROR(RunBlock(ctx, ctx.in[0].f32() + row * steps * kWidth * n_,
-                               std::min(kBlockRows, rows - row), steps,
-                               ctx.out[0].f32() + row * steps * n_));
+      RETURN_IF_ERROR(RunBlock(ctx, row, std::min(kBlockRows, rows - row)));
     }
     return absl::OkStatus();
   }
@@ -92,17 +89,37 @@ class RecurrenceKernel final : public Kernel {
   static constexpr int64_t kWidth = Cell::kGates;  // Of what a step reads, over n.
   static constexpr int64_t kBlockRows = 48;        // What they need stays in the first-level cache.
 
-  static int64_t RowsOf(const Tensor& pre) { return pre.rank() == 3 ? pre.dims[0] : 1; }
+  static int64_t RowsOf(const Tensor& in) { return in.rank() == 3 ? in.dims[0] : 1; }
+  // One row may stand for those of the others.
+  static int64_t RowsOf(absl::Span<const Tensor> in) {
+    int64_t rows = RowsOf(in[0]);
+    for (size_t i = 1; i < in.size(); ++i) rows = rows == 1 ? in[i].dims[0] : rows;
+    return rows;
+  }
 
-  // All steps of some rows.  A row that has not started keeps h = 0.
-  absl::Status RunBlock(RunContext& ctx, const float* pre, int64_t rows, int64_t steps,
-                        float* y) const {
+  // The states before the first step: those of further inputs, or zeros.
+  void Start(absl::Span<const Tensor> in, int64_t row, int64_t rows, float* states) const {
+    std::fill_n(states, Cell::kStates * rows * n_, 0.0f);
+    for (size_t i = 1; i < in.size(); ++i) {
+      float* const to = states + static_cast<int64_t>(i - 1) * rows * n_;
+      for (int64_t b = 0; b < rows; ++b) {
+        std::copy_n(in[i].f32() + (in[i].dims[0] == 1 ? 0 : row + b) * n_, n_, to + b * n_);
+      }
+    }
+  }
+
+  // All steps of some rows.  A row that has not started keeps its first state.
+  absl::Status RunBlock(RunContext& ctx, int64_t row, int64_t rows) const {
+    const int64_t steps = ctx.in[0].dims[ctx.in[0].rank() - 2];
+    const int64_t next_row = RowsOf(ctx.in[0]) == 1 ? 0 : steps * kWidth * n_;
+    const float* const pre = ctx.in[0].f32() + row * next_row;
+    float* const y = ctx.out[0].f32() + row * steps * n_;
     // What the product needs comes first, aligned.
     float* h = reinterpret_cast<float*>(static_cast<char*>(ctx.scratch) + h2h_.ScratchBytes(rows));
     float* c = h + (Cell::kStates - 1) * rows * n_;
     float* recurrent = h + Cell::kStates * rows * n_;
     char* started = reinterpret_cast<char*>(recurrent + rows * kWidth * n_);
-    std::fill_n(h, Cell::kStates * rows * n_, 0.0f);
+    Start(ctx.in, row, rows, h);
     std::fill_n(started, rows, padding_ ? 0 : 1);
     const FcBlock block{h, n_, n_};
     FcCall fc;
@@ -114,7 +131,7 @@ class RecurrenceKernel final : public Kernel {
     bool any = false;
     for (int64_t t = 0; t < steps && !ctx.pace.Stops(rows * kWidth * n_ * n_); ++t) {
       for (int64_t b = 0; b < rows; ++b) {
-        const float* first = pre + (b * steps + t) * kWidth * n_;
+        const float* first = pre + b * next_row + t * kWidth * n_;
         // NaN starts a row, too.
         started[b] = started[b] || std::any_of(first, first + n_, [](float v) { return v != 0; });
         any = any || started[b];
@@ -122,7 +139,7 @@ class RecurrenceKernel final : public Kernel {
       if (any) RETURN_IF_ERROR(h2h_.Run(fc, ctx.scratch));
       for (int64_t b = 0; b < rows; ++b) {
         if (started[b]) {
-          Cell::Run(pre + (b * steps + t) * kWidth * n_, recurrent + b * kWidth * n_, bias_.data(),
+          Cell::Run(pre + b * next_row + t * kWidth * n_, recurrent + b * kWidth * n_, bias_.data(),
                     h + b * n_, c + b * n_, n_);
         }
         std::copy_n(h + b * n_, n_, y + (b * steps + t) * n_);
@@ -138,15 +155,29 @@ class RecurrenceKernel final : public Kernel {
   const std::vector<float> bias_;  // The others of x.
 };
 
+// The rows of states [rows, n], the inputs behind the first, are those of `out` [rows, steps, n].
+absl::Status JoinStates(absl::Span<const TensorSpec> in, Shape& out) {
+  for (int i = 1; i < static_cast<int>(in.size()); ++i) {
+    RETURN_IF_ERROR(WantRank(in, i, 2, 2));
+    if (!CouldBeEqual(in[i].shape[1], out[2])) {
+      return BadInput(i, in[i], "last dimension ", out[2].ToString(), " (the hidden width)");
+    }
+    const absl::StatusOr<Shape> rows = BroadcastShapes({out[0]}, {in[i].shape[0]});
+    if (!rows.ok()) return BadInput(i, in[i], "the rows of x, ", out[0].ToString());
+    out[0] = (*rows)[0];
+  }
+  return absl::OkStatus();
+}
+
 // gru_recurrence, lstm_recurrence (primitives, not types of the format): the steps of a cell over
-// x * i2h, with h (and c) = 0 at first.  Padding: leading steps whose product has only zeros in its
-// first n values give zeros and leave h at 0.
+// x * i2h, with h (and c) = 0 at first, or what inputs 1 and 2 say.  Padding: leading steps whose
+// product has only zeros in its first n values leave h alone.
 // oneDNN's lbr_gru has GRU's cell, but not this rule: how many leading steps are padding differs
 // from row to row, each row then starts from h = 0 as if it were shorter, and its primitive has
 // neither lengths per row nor sizes known only at run time (a primitive per pair of row and step
 // counts would have to be made).  The GEMM per step covers all rows.
-// Input 0: x * i2h [batch, steps, gates * n], or [steps, gates * n], f32.  Output 0: h
-// [batch, steps, n] (batch 1 for rank 2), every step.
+// Input 0: x * i2h [batch, steps, gates * n], or [steps, gates * n], f32.  Inputs 1, 2: h and c
+// [batch, n].  Output 0: h [batch, steps, n] (batch 1 for rank 2), every step.
 template <class Cell>
 class Recurrence final : public Layer {
  public:
@@ -162,11 +193,12 @@ class Recurrence final : public Layer {
       return BadInput(0, in[0], "last dimension ", width);
     }
     out.shape[2] = Dim::Of(w_.h2h.dims[0]);
+    RETURN_IF_ERROR(JoinStates(in, out.shape));
     return OnlyOutput(std::move(out), in);
   }
-  double Flops(absl::Span<const TensorSpec> in, absl::Span<const TensorSpec>) const override {
-    return (2.0 * static_cast<double>(w_.h2h.dims[0]) + 6.0) *
-           static_cast<double>(in[0].shape.Elements().value());
+  double Flops(absl::Span<const TensorSpec>, absl::Span<const TensorSpec> out) const override {
+    return (2.0 * static_cast<double>(w_.h2h.dims[0]) + 6.0) * Cell::kGates *
+           static_cast<double>(out[0].shape.Elements().value());
   }
   absl::StatusOr<std::unique_ptr<Kernel>> Prepare(absl::Span<const TensorSpec>) const override {
     return std::unique_ptr<Kernel>(new RecurrenceKernel<Cell>(w_));
@@ -178,7 +210,8 @@ class Recurrence final : public Layer {
 
 // ------------------------------------------------------------------------------------------ layers
 
-// gru_layer, lstm_layer: the state h after every step.  Composite: inner_product x * i2h over all
+// gru_layer, lstm_layer: the state h after every step, from zeros or from the states of inputs 1
+// and 2, of which one row may stand for all.  Composite: inner_product x * i2h over all
 // steps at once, then the recurrence.  The level is unknown for rank 2: rows become steps.  With
 // gru_param i2h may be [k, 3n] for x of width k; lstm_layer's always may.
 template <class Cell>
@@ -217,15 +250,22 @@ class Recurrent final : public Layer {
     }
     if (out.shape.rank() == 2) out.shape.dims().insert(out.shape.dims().begin(), Dim::Of(1));
     out.shape[2] = Dim::Of(n);
+    RETURN_IF_ERROR(JoinStates(in, out.shape));
     return OnlyOutput(std::move(out), in);
   }
   void SuggestInputs(absl::Span<TensorSpec> in) const override {
     Suggest(in[0], Shape({Dim::Unknown(), Dim::Unknown(), Dim::Of(w_.i2h.dims[0])}),
             Level::kUnknown);
+    for (TensorSpec& state : in.subspan(1)) {
+      Suggest(state, Shape({Dim::Unknown(), Dim::Of(w_.h2h.dims[0])}), Level::kUnknown);
+    }
   }
   absl::Status Lower(Lowering& lowering) const override {
     const auto pre = lowering.Add("i2h", MakeInnerProduct(w_.i2h), {0});
-    const auto steps = lowering.Add("recurrence", std::make_unique<Recurrence<Cell>>(w_), {pre});
+    std::vector<Lowering::Value> inputs = {pre};
+    for (int i = 1; i < lowering.inputs(); ++i) inputs.push_back(i);
+    const auto steps =
+        lowering.Add("recurrence", std::make_unique<Recurrence<Cell>>(w_), std::move(inputs));
     lowering.SetOutput(0, steps);
     return absl::OkStatus();
   }
@@ -242,13 +282,15 @@ class Recurrent final : public Layer {
 constexpr LayerType kTypes[] = {
     {.name = "gru_layer",
      .summary = "gated recurrent unit over the steps of x",
+     .inputs = {1, 2},
      .weights = {4, 4},
      .param_field = ulf::LayerParameter::kGruParamFieldNumber,
      .composite = true,
      .parse = &Recurrent<GruStep>::Parse,
      .doc = {.formula = "i = x i2h + bi, g = h h2h + bh; r = sig(i_r + g_r), z = sig(i_z + g_z), c "
                         "= tanh(i_c + r*g_c); h = c + z*(h - c)",
-             .inputs = "x [rows, steps, n] float32",
+             .inputs = "x [rows, steps, n] float32\nh before the first step [rows, n] (may be left "
+                       "out: zeros)",
              .weights =
                  "h2h [n, 3n]: reset, update, candidate\ni2h [n, 3n]\nh2h bias [3n]\ni2h bias [3n]",
              .source = "ULF layer guide",
@@ -256,12 +298,14 @@ constexpr LayerType kTypes[] = {
              .example_weights = "2,6;2,6;6;6"}},
     {.name = "lstm_layer",
      .summary = "long short-term memory over the steps of x",
+     .inputs = {1, 3},
      .weights = {4, 4},
      .composite = true,
      .parse = &Recurrent<LstmStep>::Parse,
      .doc = {.formula = "a = x i2h + bi + h h2h + bh; i, f, o = sig(a_i), sig(a_f), sig(a_o); c = "
                         "f*c + i*tanh(a_g); h = o*tanh(c)",
-             .inputs = "x [rows, steps, k] float32",
+             .inputs = "x [rows, steps, k] float32\nh before the first step [rows, n] (may be left "
+                       "out: zeros)\nc before the first step [rows, n] (may be left out: zeros)",
              .weights = "h2h [n, 4n]: input, forget, candidate, output\ni2h [k, 4n]\nh2h bias "
                         "[4n]\ni2h bias [4n]",
              .source = "ONNX LSTM; torch.nn.LSTM",

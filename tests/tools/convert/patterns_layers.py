@@ -220,17 +220,23 @@ def logistic(a):
     return 1 / (1 + np.exp(-a))
 
 
-def recurrent(g, op, directions, linear, packed, outputs=("all", "last")):
-    """[rows, steps, k] through LSTM, GRU or RNN, in float64; packed: of rows as long as they say."""
+def recurrent(g, op, directions, linear, packed, outputs=("all", "last"), first=None):
+    """[rows, steps, k] through LSTM, GRU or RNN, in float64; packed: of rows as long as they say.
+
+    first: the states before the first step, "each" row's or "one" for all; None: zeros.
+    """
     x = g.input("x", g.random.randn(ADS, 4, 3).astype(np.float32))
     turned = g.node("Transpose", [x], x.array.transpose(1, 0, 2), perm=[1, 0, 2])
     n, gates = 2, {"LSTM": 4, "GRU": 3, "RNN": 1}[op]
     w, r, b = (g.random.randn(*shape).astype(np.float32) for shape in (
         (directions, gates * n, 3), (directions, gates * n, n), (directions, 2 * gates * n)))
     every, last, cell = np.zeros((4, directions, ADS, n)), *np.zeros((2, directions, ADS, n))
+    start = np.zeros((directions, ADS, n), np.float32)
+    if first is not None:
+        start[:] = g.random.randn(directions, ADS if first == "each" else 1, n)
     lengths = g.input("length", g.random.randint(1, 5, ADS).astype(np.float32)) if packed else None
     for d in range(directions):
-        h, c = np.zeros((ADS, n)), np.zeros((ADS, n))
+        h, c = start[d].astype(float), start[d].astype(float)
         for t in range(4)[::-1 if d else 1]:
             before = h, c
             a = turned.array[t].astype(float) @ w[d].T + b[d][:gates * n]
@@ -257,8 +263,11 @@ def recurrent(g, op, directions, linear, packed, outputs=("all", "last")):
                   np.array([ADS]), axis=0)
     shape = g.node("Concat", [g.ints(directions), rows, g.ints(n)],
                    np.array([directions, ADS, n]), axis=0)
-    seen = g.constant(np.zeros((directions, ADS, n), np.float32))
-    state = g.node("Expand", [seen, shape], seen.array, rows="ads").name
+    seen = g.constant(start[:, :1] if first == "one" else np.zeros_like(start))
+    state = g.node("Expand", [seen, shape], start, rows="ads").name
+    if first == "each":
+        own = g.input("first", start.transpose(1, 0, 2))
+        state = g.node("Transpose", [own], start, perm=[1, 0, 2]).name
     steps = [g.node("Cast", [lengths], lengths.array.astype(np.int32),
                     to=TensorProto.INT32).name] if packed else []
     g.nodes.append(helper.make_node(
@@ -280,6 +289,14 @@ def recurrent_patterns():
                 recurrent(g, op, directions, linear, packed)
             pattern.__name__ = f"{op}_{directions}_{linear}{'_packed' * packed}"
             yield pattern
+
+
+def first_states():
+    for op, first, packed in itertools.product(("LSTM", "GRU"), ("each", "one"), (False, True)):
+        def pattern(g, op=op, first=first, packed=packed):
+            recurrent(g, op, 1 if packed else 2, 1, packed, first=first)
+        pattern.__name__ = f"{op}_from_{first}{'_packed' * packed}"
+        yield pattern
 
 
 def last_state_of_each_length(g):
@@ -638,6 +655,7 @@ PATTERNS = [gates_of_steps, convolutions_of_steps, convolutions_of_single_rows, 
             einsum_of_any_rank, sines_of_large_numbers,
             softmax_less_the_maximum, sparsemax, steps_in_a_loop,
             steps_kept_by_a_loop, steps_collected_in_a_list, steps_scanned, *recurrent_patterns(),
+            *first_states(),
             last_state_of_each_length, last_cell]
 REFUSED = [(dropout_on, "training_mode"), (integers_too_large, "2^63 or more"),
            (loop_that_ends_early, "may end early")]

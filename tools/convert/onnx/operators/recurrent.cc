@@ -143,11 +143,13 @@ std::vector<float> GateColumns(const Recurrent& net, const std::vector<float>& r
   return columns;
 }
 
+// `in`: the input and, where they are no zeros, the first states.
 absl::StatusOr<std::string> AddRecurrent(OnnxNode& node, const Recurrent& net,
-                                         const Weights& weights, const std::string& in) {
+                                         const Weights& weights,
+                                         const std::vector<std::string>& in) {
   const bool gru = net.cell == Cell::kGru;
   const std::string steps = node.Scratch("steps");
-  ulf::LayerParameter layer = MakeLayer(gru ? "gru_layer" : "lstm_layer", node.name, {in}, steps);
+  ulf::LayerParameter layer = MakeLayer(gru ? "gru_layer" : "lstm_layer", node.name, in, steps);
   if (gru) layer.mutable_gru_param()->set_leading_zeros(ulf::GruParameter::STEPS);
   const int64_t width = net.gates * net.n;
   RETURN_IF_ERROR(node.builder().AddLayer(
@@ -305,8 +307,9 @@ absl::StatusOr<Result> CutAtLengths(OnnxNode& node, const Recurrent& net,
   return result;
 }
 
+// in: the input and the first states.
 absl::StatusOr<Result> RunByOneLayer(OnnxNode& node, const Recurrent& net, int64_t d,
-                                     std::string in) {
+                                     std::vector<std::string> in) {
   const bool backwards = net.backwards[static_cast<size_t>(d)];
   const auto turned = [&](const std::string& of) -> absl::StatusOr<std::string> {
     std::vector<int64_t> places;
@@ -316,7 +319,7 @@ absl::StatusOr<Result> RunByOneLayer(OnnxNode& node, const Recurrent& net, int64
     return x.tensor;
   };
   if (backwards) {
-    ASSIGN_OR_RETURN(in, turned(in));
+    ASSIGN_OR_RETURN(in[0], turned(in[0]));
   }
   ASSIGN_OR_RETURN(const std::string steps,
                    AddRecurrent(node, net, net.directions[static_cast<size_t>(d)], in));
@@ -366,7 +369,7 @@ absl::Status Run(OnnxNode& node) {
   const auto used = [&](int i) {
     return i < node.node.output_size() && node.uses.contains(node.node.output(i));
   };
-  // They start at the first step, from zeros, and do not tell the last cell.
+  // They do not tell the last cell.
   const bool of_a_layer =
       cell == Cell::kLstm ? !used(2) : cell == Cell::kGru && net.linear_before_reset;
   std::vector<std::string> all, last, cells;
@@ -376,10 +379,15 @@ absl::Status Run(OnnxNode& node) {
     if (cell == Cell::kLstm) {
       ASSIGN_OR_RETURN(c, FirstState(node, net, 6, d));
     }
-    const bool whole = of_a_layer && h.empty() && c.empty() &&
-                       (net.lengths.empty() || !net.backwards[static_cast<size_t>(d)]);
+    std::vector<std::string> from = {in};
+    if (!h.empty()) from.push_back(h);
+    if (!c.empty()) from.push_back(c);
+    // Rows that end before the first step keep their first states, and those of a layer go on.
+    const bool whole =
+        of_a_layer && (c.empty() || !h.empty()) &&
+        (net.lengths.empty() || (h.empty() && !net.backwards[static_cast<size_t>(d)]));
     ASSIGN_OR_RETURN(const Result result,
-                     whole ? RunByOneLayer(node, net, d, in)
+                     whole ? RunByOneLayer(node, net, d, std::move(from))
                            : RunStepByStep(node, net, d, in, std::move(h), std::move(c)));
     all.push_back(result.all);
     last.push_back(result.last);
