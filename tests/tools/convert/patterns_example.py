@@ -229,9 +229,18 @@ def rows_of_one_that_meet(g):
     g.output(g.node("ReduceMax", [steps], x.array.max(0, keepdims=True), axes=[0, 1], keepdims=0))
 
 
+def ones_of_the_example(g):
+    """torch.ones_like(x) as an output."""
+    g.rows = ADS
+    x = g.input("x", g.random.randn(ADS, 2).astype(np.float32))
+    g.output(g.node("Sigmoid", [x], 1 / (1 + np.exp(-x.array))))
+    g.output(g.constant(np.ones((ADS, 1), np.float32)))
+
+
 PATTERNS = [steps_in_front, sizes_by_a_condition, constants_of_rows, example_of_one_row,
             sessions_of_one_row, steps_of_one, outputs_of_any_rows, user_of_the_example,
             bags_of_one_row, bags_of_one_size, entries_that_are_assigned, places_of_one_row, squeezed_with_the_row,
             rows_of_the_example_stay, only_row_of_the_example_stays]
-REFUSED = [(rows_of_one_that_meet, "cannot be told from other sizes of 1"),
+REFUSED = [(ones_of_the_example, "an output has the example's rows"),
+           (rows_of_one_that_meet, "cannot be told from other sizes of 1"),
            (rows_of_the_example_as_a_number, "rows of the export's example")]

@@ -562,19 +562,20 @@ bool RowsFollower::KeepRows(const Node& node) {
 }
 
 bool RowsFollower::Fits() const {
-  if (!guessed_) return true;
   const auto same = [&](const onnx::ValueInfoProto& output) {
     const auto found = values_.find(output.name());
     if (found == values_.end()) return true;  // Not known here.
     const Array &few = found->second.few, &many = found->second.many;
-    if (!few.dims.empty() && few.dims == many.dims) return false;
+    const bool stays = !few.dims.empty() && few.dims == many.dims;
+    if (!guessed_) return !stays || rows_ == 1 || few.dims[0] != rows_;
+    if (stays) return false;
     for (int64_t i = 0; i < std::min(few.elements(), many.elements()); ++i) {
       const double error = std::fabs(few.at(i) - many.at(i));
       if (error > 1e-9 * std::max(1.0, std::fabs(few.at(i)))) return false;
     }
     return true;
   };
-  return !failed_ && absl::c_all_of(outputs_, same);
+  return !(guessed_ && failed_) && absl::c_all_of(outputs_, same);
 }
 
 }  // namespace
@@ -621,8 +622,12 @@ absl::Status FollowRows(onnx::GraphProto& graph, int64_t opset, int64_t rows,
     choices.back() = true;
   }
   return Unimplemented(
-      "the example's row cannot be told from other sizes of 1, or its score depends on other rows; "
-      "export the model with dynamic_axes, or with an example of 2 rows or more");
+      rows > 1 ? "an output has the example's rows whatever the request has: it is constant, or "
+                 "computed across rows; "
+               : "the example's row cannot be told from other sizes of 1, or its score depends on "
+                 "other rows; ",
+      "export the model with dynamic_axes",
+      rows > 1 ? "" : ", or with an example of 2 rows or more");
 }
 
 }  // namespace ulfd::convert
