@@ -173,11 +173,10 @@ void ConnectionAcceptor::TakeHellos() {
   const int count = epoll_wait(heard_.get(), events, std::size(events), 0);
   for (int i = 0; i < count; ++i) {
     const auto mute = mute_.find(events[i].data.fd);
-    // One that will say no more is gRPC's to end.
     const bool over = (events[i].events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0;
     if (!over && !HelloHasCome(mute->first)) continue;
     epoll_ctl(heard_.get(), EPOLL_CTL_DEL, mute->first, nullptr);
-    hand_over_.Add(std::move(mute->second.fd), mute->second.peer);
+    if (!over) hand_over_.Add(std::move(mute->second.fd), mute->second.peer);
     mute_.erase(mute);
   }
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/rpc/connection_hand_over.h"
 
+#include <poll.h>
 #include <pthread.h>
 
 #include <utility>
@@ -8,6 +9,15 @@
 #include "server/system/threads.h"
 
 namespace ulfd::server {
+namespace {
+
+// The peer has gone, or will take nothing: what it has sent would be read and answered for nobody.
+bool HasLeft(int fd) {
+  pollfd look{fd, POLLRDHUP, 0};
+  return poll(&look, 1, 0) > 0;
+}
+
+}  // namespace
 
 ConnectionHandOver::ConnectionHandOver(std::function<void(int fd)> hand,
                                        std::chrono::nanoseconds pace)
@@ -64,7 +74,7 @@ void ConnectionHandOver::Loop() {
       handing_ = std::move(next.peer);
       begin_ = CpuTimeOfThisThread();
     }
-    hand_(next.fd.release());
+    if (!HasLeft(next.fd.get())) hand_(next.fd.release());
   }
 }
 

@@ -94,14 +94,26 @@ def greetings(site):
     in_parallel(work, 4)
 
 
+def _greetings(path, count, attackers, site):
+    calls = b"".join(frame(http2.HEADERS, http2.END_HEADERS, s, http2.call_headers(path)) +
+                     frame(http2.DATA, http2.END_STREAM, s, EMPTY) for s in range(1, 2 * count, 2))
+
+    def work(_):
+        while not site.over():
+            wire = site.wire()
+            site.push(wire, calls, drain=False)
+            wire.close()
+    in_parallel(work, attackers)
+
+
 @attack("greetings with 20 calls", "2000 connections a second that bring 20 empty calls each, and leave", seconds=8)
 def greetings_with_calls(site):
-    calls = b"".join(frame(http2.HEADERS, http2.END_HEADERS, s, http2.call_headers(PREDICT)) +
-                     frame(http2.DATA, http2.END_STREAM, s, EMPTY) for s in range(1, 41, 2))
-    while not site.over():
-        wire = site.wire()
-        site.push(wire, calls, drain=False)
-        wire.close()
+    _greetings(PREDICT, 20, 1, site)
+
+
+@attack("greetings with 400 calls", "hundreds of connections a second that bring 400 checks each, and leave", seconds=8)
+def greetings_with_many_calls(site):
+    _greetings(CHECK, 400, 4, site)
 
 
 def _frames(name, what, data, short=False, **options):

@@ -192,11 +192,13 @@ TEST_F(ConnectionAcceptorTest, BeginsHandshakesOnceTheHelloIsThereAndOneByOne) {
   for (const FileDescriptor& client : clients) say(client, "s");
   WaitFor([&] { return handed() == kClients; });
   EXPECT_GE(std::chrono::steady_clock::now() - begin, std::chrono::milliseconds(280));
-  // What is no hello, and who goes, is handed over as well.
+  // What is no hello is handed over as well, who goes is not.
+  Connect();
   clients.push_back(Connect());
   say(clients.back(), "GET /");
-  Connect();
-  WaitFor([&] { return handed() == kClients + 2; });
+  WaitFor([&] { return handed() == kClients + 1; });
+  WaitFor([&] { return acceptor_->Stats().open == kClients + 1; });
+  EXPECT_EQ(handed(), kClients + 1);
 }
 
 TEST_F(ConnectionAcceptorTest, ClosesWhoSaysNoHelloInTime) {
@@ -258,6 +260,29 @@ TEST_F(ConnectionAcceptorTest, ClosesTheOneThatKeepsOthersFromBeingHandedOver) {
     MutexLock lock(mu_);
     return handed_.size() == 2;
   });
+}
+
+TEST_F(ConnectionAcceptorTest, HandsOverNobodyWhoHasLeft) {
+  std::atomic<bool> busy{true};
+  Start(10, [&] {
+    while (busy) std::this_thread::yield();
+  });
+  const FileDescriptor first = Connect();
+  FileDescriptor gone = Connect(), reset = Connect();
+  const FileDescriptor last = Connect();
+  WaitFor([&] { return acceptor_->Stats().accepted == 4; });
+  constexpr linger kAtOnce{.l_onoff = 1, .l_linger = 0};
+  setsockopt(reset.get(), SOL_SOCKET, SO_LINGER, &kAtOnce, sizeof(kAtOnce));
+  gone = FileDescriptor();
+  reset = FileDescriptor();
+  busy = false;
+  const auto handed = [&] {
+    MutexLock lock(mu_);
+    return handed_.size();
+  };
+  WaitFor([&] { return handed() == 2; });
+  WaitFor([&] { return acceptor_->Stats().open == 2; });
+  EXPECT_EQ(handed(), 2);
 }
 
 TEST_F(ConnectionAcceptorTest, StopsWhileOneIsHandedOver) {
