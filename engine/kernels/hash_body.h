@@ -23,7 +23,6 @@ inline HashVec AddProducts(HashVec m, HashVec k, HashVec sum) {
   const HashVec x = _mm512_add_epi32(m, k);
   return _mm512_add_epi64(sum, _mm512_mul_epu32(x, _mm512_srli_epi64(x, 32)));
 }
-inline uint64_t SumOf(HashVec v) { return static_cast<uint64_t>(_mm512_reduce_add_epi64(v)); }
 #elif defined(__AVX2__)
 using HashVec = __m256i;
 inline HashVec LoadHash(const void* p) {
@@ -32,10 +31,6 @@ inline HashVec LoadHash(const void* p) {
 inline HashVec AddProducts(HashVec m, HashVec k, HashVec sum) {
   const HashVec x = _mm256_add_epi32(m, k);
   return _mm256_add_epi64(sum, _mm256_mul_epu32(x, _mm256_srli_epi64(x, 32)));
-}
-inline uint64_t SumOf(HashVec v) {
-  const __m128i two = _mm_add_epi64(_mm256_castsi256_si128(v), _mm256_extracti128_si256(v, 1));
-  return static_cast<uint64_t>(_mm_cvtsi128_si64(two) + _mm_extract_epi64(two, 1));
 }
 #else
 using HashVec = uint64_t;
@@ -49,8 +44,16 @@ inline HashVec AddProducts(HashVec m, HashVec k, HashVec sum) {
   const uint32_t high = static_cast<uint32_t>(m >> 32) + static_cast<uint32_t>(k >> 32);
   return sum + uint64_t{low} * high;
 }
-inline uint64_t SumOf(HashVec v) { return v; }
 #endif
+
+// Intrinsics add signed numbers up, which may overflow.
+inline uint64_t SumOf(HashVec v) {
+  uint64_t numbers[sizeof v / sizeof(uint64_t)];
+  std::memcpy(numbers, &v, sizeof v);
+  uint64_t sum = 0;
+  for (const uint64_t number : numbers) sum += number;
+  return sum;
+}
 
 // See AddHash in hash.h.
 void HashBytes(const void* data, int64_t bytes, const uint32_t* key, uint64_t* sums) {
