@@ -143,5 +143,6 @@ shutdown { drain_delay_ms: 0 }
         wait_for(lambda: "is refused" in self.daemon.log(), "the refusal")
         self.daemon.write_config(self.CONFIG + models % 1)
         wait_for(lambda: self.client.predict(request).model.version == 1, "the next one")
+        # It is said after it is done.
+        wait_for(lambda: self.daemon.log().count("is in force") == 2, "the line")
         self.assertEqual(self.daemon.log().count("is refused"), 1)
-        self.assertEqual(self.daemon.log().count("is in force"), 2)
