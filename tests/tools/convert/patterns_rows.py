@@ -272,6 +272,23 @@ def sorted_by_length(g):
     return mixed, np.tanh(x.array), np.argsort(at)
 
 
+def step_of_each_row_behind_it(g):
+    """y[length - 1, arange(rows)] of steps in front of the rows, as PyTorch exports it."""
+    y = g.input("y", g.random.randn(ADS, 4, 3).astype(np.float32))
+    place = g.input("place", g.random.randint(0, 4, ADS))
+    steps = g.node("Transpose", [y], y.array.swapaxes(0, 1), perm=[1, 0, 2])
+    shape = g.node("Shape", [steps], np.array([4, ADS, 3]))
+    count = g.node("Gather", [shape, g.constant(np.array(1))], np.array(ADS), axis=0)
+    rows = g.constant(np.arange(ADS if g.rows == ADS else 1))
+    if g.rows == "ads":
+        first, step = g.constant(np.array(0)), g.constant(np.array(1))
+        rows = g.node("Range", [first, count, step], np.arange(ADS))
+    flat = g.node("Flatten", [steps], steps.array.reshape(-1, 3), axis=2)
+    at = g.node("Mul", [place, count], place.array * ADS)
+    at = g.node("Add", [rows, at], np.arange(ADS) + at.array)
+    g.output(g.node("Gather", [flat, at], flat.array[at.array], axis=0))
+
+
 def rows_sorted_and_back(g):
     """As packed sequences are, by length."""
     mixed, wanted, back = sorted_by_length(g)
@@ -738,7 +755,8 @@ PATTERNS = [example_without_dynamic_axes, exported_long_ago, column_of_the_examp
             as_many_entries_as_there_are, products_of_fields, kept_by_expand,
             rows_that_a_mask_chooses, places_of_chosen_rows, best_steps_in_order,
             few_and_many_of_the_best, gates_of_the_best, entries_added_up,
-            entries_of_constant_places, rows_sorted_and_back, order_sorted, last_step_of_a_length,
+            entries_of_constant_places, rows_sorted_and_back, step_of_each_row_behind_it,
+            order_sorted, last_step_of_a_length,
             steps_assigned, column_replaced, slices_assigned, columns_assigned_a_constant,
             step_of_each_row, masked_select, merged_heads, sums_across_rows,
             product_with_merged_steps, places_from_the_end, one_entry_for_all_rows,

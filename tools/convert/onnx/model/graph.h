@@ -48,10 +48,12 @@ struct RowMask {
 
 // Integers of which row r has r * scale, plus a value: x[arange(rows), i] is exported as a Gather
 // with them along the rows and steps of x, merged, or as a GatherND with [r, i], and x[:, 2:4] = y
-// as a ScatterND with [[r, 2], [r, 3]].
+// as a ScatterND with [[r, 2], [r, 3]].  Where x has its steps in front, row r has r plus a value
+// times the rows.
 struct RowNumbers {
   engine::Dim count = engine::Dim::Ads();  // Rows: the users or the ads.
-  int64_t scale = 1;
+  int64_t scale = 1;                       // 0: the value times the rows, without their numbers.
+  bool steps_first = false;
   std::string plus;  // Empty: nothing.  Of two along the last axis: what follows the number.
   // Of the integers; the first are the rows, along others they are repeated.  A multiple of the
   // rows: so many for each row, one after the other.

@@ -104,12 +104,21 @@ absl::Status StepOfRows(OnnxNode& node, const OnnxValue& x, const std::string& p
   return absl::OkStatus();
 }
 
-// Rows and steps merged, [ads * steps, ...], by rows' numbers times the steps plus a place.
+// Rows and steps merged, [ads * steps, ...], by rows' numbers times the steps plus a place; or
+// [steps * ads, ...], by a place times the rows plus their numbers.
 absl::Status GatherOfRows(OnnxNode& node, const RowNumbers& rows) {
   ASSIGN_OR_RETURN(const OnnxValue x, node.value(0));
   if (IntAttribute(node.node, "axis", 0) != 0 || rows.plus.empty() || rows.dims.size() > 2 ||
-      rows.dims[0] != rows.count || x.dims[0].IsConst() || x.dims[0].value() != rows.scale) {
+      rows.dims[0] != rows.count || x.dims[0].IsConst() ||
+      (rows.steps_first ? rows.scale != 1 : x.dims[0].value() != rows.scale)) {
     return Unimplemented("numbers of rows, times ", rows.scale, ", of shape ", DimsText(x.dims));
+  }
+  if (rows.steps_first) {
+    Dims apart = x.dims;
+    apart[0] = Dim::Of(x.dims[0].value());
+    apart.insert(apart.begin() + 1, rows.count);
+    ASSIGN_OR_RETURN(OnnxValue each, Reshaped(node, x, std::move(apart)));
+    return StepOfRows(node, MoveAxis(std::move(each), 1, 0), rows.plus);
   }
   ASSIGN_OR_RETURN(const std::string in, node.graph.PlainAlong(x, {0}));
   // The user's row and those of the ads are numbered alike.
@@ -177,7 +186,6 @@ bool MoveRowNumbers(const OnnxNode& node, RowNumbers& rows) {
   }
   const Constant* const other = node.constant(1);
   if (other == nullptr || other->is_float) return false;
-  if (op == "Add") return IsNumber(other, 0);
   const absl::StatusOr<Dims> wanted = other->ToDims();
   if (!wanted.ok() || wanted->empty()) return false;
   if (op == "Expand") {
@@ -328,8 +336,8 @@ absl::Status ScatterAtComputed(OnnxNode& node, const RowNumbers& rows) {
   ASSIGN_OR_RETURN(OnnxValue update, node.value(2));
   const std::string reduction = StringAttribute(node.node, "reduction", "none");
   const size_t places = rows.dims.size() - 1;  // Axes of indices and updates in front of others.
-  if (places > 2 || x.rank() < 2 || x.dims[0] != rows.count || !x.dims[1].IsConst() ||
-      update.rank() != static_cast<int>(places) + x.rank() - 2 ||
+  if (rows.steps_first || places > 2 || x.rank() < 2 || x.dims[0] != rows.count ||
+      !x.dims[1].IsConst() || update.rank() != static_cast<int>(places) + x.rank() - 2 ||
       (reduction != "none" && reduction != "add")) {
     return Unimplemented("numbers of rows and places of shape ", DimsText(rows.dims), " for ",
                          DimsText(x.dims));
@@ -410,12 +418,47 @@ absl::StatusOr<bool> GatherSamePlaces(OnnxNode& node) {
   return true;
 }
 
+// Whether the node makes places times the number of rows, to which rows' numbers are added.
+bool MakesPlacesTimesRows(const OnnxNode& node) {
+  for (const int i : {0, 1}) {
+    if (node.node.op_type() != "Mul") return false;
+    const Constant* const count = node.constant(i);
+    const OnnxValue* const places = node.graph.FindValue(node.node.input(1 - i));
+    const bool fits = count != nullptr && !count->is_float && IsNumbers(count->dims) &&
+                      count->elements() == 1 && places != nullptr && places->rank() == 1 &&
+                      (count->dim(0) == Dim::Ads() || count->dim(0) == Dim::Users());
+    if (!fits) continue;
+    node.graph.SetRowNumbers(node.output(), {.count = count->dim(0),
+                                             .scale = 0,
+                                             .steps_first = true,
+                                             .plus = node.node.input(1 - i),
+                                             .dims = {count->dim(0)}});
+    return true;
+  }
+  return false;
+}
+
 // Makes `rows`, operand `at` of the node, what the node makes of them.
 absl::Status Compute(OnnxNode& node, int at, RowNumbers& rows) {
   constexpr int64_t kMostSteps = 1 << 16;
   const std::string& op = node.node.op_type();
   const Constant* const other = at > 1 ? nullptr : node.constant(1 - at);
   const bool number = other != nullptr && !other->is_float;
+  const RowNumbers* const both = at == 1 ? node.graph.FindRowNumbers(node.node.input(0)) : nullptr;
+  if (op == "Add" && both != nullptr && both->dims == rows.dims) {
+    const bool first = rows.scale == 0;
+    const RowNumbers numbers = first ? *both : rows;
+    rows = first ? rows : *both;  // The places.
+    if (rows.scale != 0 || numbers.scale != 1 || !numbers.plus.empty() || numbers.shape_only ||
+        numbers.count != rows.count) {
+      return Unimplemented("computes with numbers of rows");
+    }
+    rows.scale = 1;
+    return absl::OkStatus();
+  }
+  if (op == "Add" && IsNumber(other, 0) && other->dims.size() <= rows.dims.size()) {
+    return absl::OkStatus();
+  }
   if (op == "Mul" && rows.plus.empty() && number && IsNumbers(other->dims) &&
       other->elements() == 1 && other->dim(0).IsConst() && other->dim(0).value() >= 1 &&
       other->dim(0).value() <= kMostSteps / rows.scale) {
@@ -464,7 +507,7 @@ absl::StatusOr<bool> ConvertRowNumbers(OnnxNode& node) {
   for (int i = 0; i < node.node.input_size(); ++i) {
     if (node.graph.FindRowNumbers(node.node.input(i)) != nullptr) at = i;
   }
-  if (at < 0) return false;
+  if (at < 0) return MakesPlacesTimesRows(node);
   if (at > 1 && op != "Concat") {
     return Unimplemented("computes with numbers of rows");
   }
@@ -481,7 +524,8 @@ absl::StatusOr<bool> ConvertRowNumbers(OnnxNode& node) {
     RETURN_IF_ERROR(GatherOfRows(node, rows));
     return true;
   }
-  if (op == "GatherND" && at == 1 && !rows.plus.empty() && rows.dims.size() == 2) {
+  if (op == "GatherND" && at == 1 && !rows.plus.empty() && rows.dims.size() == 2 &&
+      !rows.steps_first) {
     ASSIGN_OR_RETURN(const OnnxValue x, node.value(0));
     if (x.rank() < 2 || x.dims[0] != rows.count || rows.dims[0] != rows.count ||
         IntAttribute(node.node, "batch_dims", 0) != 0)
