@@ -3,7 +3,8 @@
 import numpy as np
 
 from patterns_ids import bag
-from random_graph import ADS
+from patterns_rows import sorted_by_length, step_of_each_row_behind_it
+from random_graph import ADS, Value
 
 STEPS = 2 * ADS
 
@@ -186,6 +187,36 @@ def places_of_one_row(g):
     g.output(g.node("Gather", [flat, best], y.array[np.arange(ADS), best.array], axis=0))
 
 
+def step_behind_rows_of_the_example(g):
+    """A row of each step, in exports of several rows and of one."""
+    g.rows = ADS
+    step_of_each_row_behind_it(g)
+
+
+def step_behind_the_only_row(g):
+    g.rows, g.ad_inputs = 1, ["y", "place"]
+    step_of_each_row_behind_it(g)
+
+
+def packed_rows_of_the_example(g):
+    """Rows sorted by length and back, whose numbers are constants."""
+    g.rows = ADS
+    packed(g, ADS)
+
+
+def packed_row_of_one(g):
+    g.rows, g.ad_inputs = 1, ["x", "length"]
+    packed(g, 1)
+
+
+def packed(g, rows):
+    mixed, wanted, back = sorted_by_length(g)
+    zeros, numbers = g.constant(np.zeros(rows, np.int64)), g.constant(np.arange(rows))
+    order = g.keep(Value("order", np.argsort(back), "ads"))
+    back = g.node("ScatterElements", [zeros, order, numbers], back, rows="ads", axis=0)
+    g.output(g.node("Gather", [mixed, back], wanted, axis=0))
+
+
 def squeezed_with_the_row(g):
     """x.sum(1).squeeze() of one row, and with other axes of 1."""
     g.rows, g.ad_inputs, g.output_rows = 1, ["x"], "out"
@@ -239,8 +270,9 @@ def ones_of_the_example(g):
 
 PATTERNS = [steps_in_front, sizes_by_a_condition, constants_of_rows, example_of_one_row,
             sessions_of_one_row, steps_of_one, outputs_of_any_rows, user_of_the_example,
-            bags_of_one_row, bags_of_one_size, entries_that_are_assigned, places_of_one_row, squeezed_with_the_row,
-            rows_of_the_example_stay, only_row_of_the_example_stays]
+            bags_of_one_row, bags_of_one_size, entries_that_are_assigned, places_of_one_row, step_behind_rows_of_the_example,
+            step_behind_the_only_row, packed_rows_of_the_example, packed_row_of_one,
+            squeezed_with_the_row, rows_of_the_example_stay, only_row_of_the_example_stays]
 REFUSED = [(ones_of_the_example, "an output has the example's rows"),
            (rows_of_one_that_meet, "cannot be told from other sizes of 1"),
            (rows_of_the_example_as_a_number, "rows of the export's example")]

@@ -429,6 +429,7 @@ bool RowsFollower::FollowOthers(const Node& node, bool aligned) {
     rank = std::max(rank, Find(input)->few.dims.size());
   }
   const bool places = node.op_type() == "ScatterND";  // Those of row i are in front at i.
+  const bool scatters = node.op_type() == "ScatterElements";
   const int64_t own = IntAttribute(node, "axis", 0);
   const size_t skipped = places    ? rank
                          : own < 0 ? static_cast<size_t>(own) + rank
@@ -441,7 +442,11 @@ bool RowsFollower::FollowOthers(const Node& node, bool aligned) {
     if (!like.has_value()) continue;
     const Sizes& sizes = Find(rowful)->few.dims;
     const size_t from_end = sizes.size() - like->axis;
-    if (aligned ? like->axis == skipped : product && from_end < 3) continue;
+    if (aligned ? like->axis == skipped && !scatters : product && from_end < 3) continue;
+    // What may be numbers of rows, of one row, too.
+    const std::string numbers = places                              ? node.input(1)
+                                : scatters && like->axis == skipped ? node.input(2)
+                                                                    : "";
     for (std::string& input : *changed.mutable_input()) {
       const Value* const value = Find(input);
       const Sizes& dims = value->few.dims;
@@ -449,7 +454,7 @@ bool RowsFollower::FollowOthers(const Node& node, bool aligned) {
       if (places ? like->axis != 0 || dims.empty() : dims.size() < from_end) continue;
       const size_t axis = places ? 0 : dims.size() - from_end;
       if (dims[axis] != sizes[like->axis] || (!aligned && dims[axis] == 1)) continue;
-      std::optional<std::string> with = places && rows_ == 1 && input == node.input(1)
+      std::optional<std::string> with = rows_ == 1 && input == numbers
                                             ? PlacesOfRows(node, input, *like)
                                             : WithRows(node, input, axis, *like, !aligned);
       if (!with.has_value()) continue;
@@ -462,7 +467,7 @@ bool RowsFollower::FollowOthers(const Node& node, bool aligned) {
   return any;
 }
 
-// Of ScatterND, whose first numbers are those of the only row.
+// Numbers of which the first is the only row's.
 std::optional<std::string> RowsFollower::PlacesOfRows(const Node& node, const std::string& input,
                                                       const RowsAxis& like) {
   const Array& few = Find(input)->few;
@@ -506,6 +511,14 @@ bool RowsFollower::FollowPlaces(const Node& node) {
   if (!data.has_value() || !places.has_value() || own != static_cast<int64_t>(data->axis)) {
     return false;
   }
+  // What a row has side by side; of what is in front of that, the model makes places itself.
+  const int64_t own_entries =
+      BehindRows(*data) / ProductOf(Find(node.input(0))->few.dims, data->axis + 1);
+  const Array& many = Find(node.input(1))->many;
+  const auto is_others = [&](int64_t place) { return place >= data->each; };
+  if (own_entries == data->each && many.ints != nullptr && absl::c_any_of(*many.ints, is_others)) {
+    return false;  // Places of all rows, as they are.
+  }
   guessed_ = true;
   Sizes sizes(Find(node.input(1))->few.dims.size(), 1);
   sizes[places->axis] = -1;
@@ -516,9 +529,6 @@ bool RowsFollower::FollowPlaces(const Node& node) {
     const std::string each = Integers(numbers, {1, places->each});
     numbers = Make(node, "Expand", {apart, each});
   }
-  // What a row has side by side; of what is in front of that, the model makes places itself.
-  const int64_t own_entries =
-      BehindRows(*data) / ProductOf(Find(node.input(0))->few.dims, data->axis + 1);
   const std::string first = Make(node, "Mul", {numbers, Scalar(node, own_entries)});
   const std::string shift = Make(node, "Reshape", {first, Integers(first, sizes)});
   Node changed = node;
