@@ -345,20 +345,24 @@ absl::StatusOr<std::string> Stack(OnnxNode& node, const std::vector<std::string>
   return Sized(node, "stacked", tensor, sizes);
 }
 
+absl::StatusOr<int64_t> NumberOfSteps(const Dim& steps) {
+  constexpr int64_t kMostSteps = 1024;
+  if (!steps.IsConst()) {
+    return InvalidArgument("the number of steps is not known; --dims can state it");
+  }
+  if (steps.value() < 1 || steps.value() > kMostSteps) {
+    return Unimplemented(steps.value(), " steps, want 1 to ", kMostSteps);
+  }
+  return steps.value();
+}
+
 template <Cell cell>
 absl::Status Run(OnnxNode& node) {
   ASSIGN_OR_RETURN(Recurrent net, ReadRecurrent(node, cell));
   ASSIGN_OR_RETURN(OnnxValue x, node.value(0));  // [steps, rows, k]
   if (x.rank() != 3) return InvalidArgument("shape ", DimsText(x.dims));
   if (!net.batch_first) x = MoveAxis(std::move(x), 1, 0);
-  constexpr int64_t kMostSteps = 1024;
-  if (!x.dims[1].IsConst()) {
-    return InvalidArgument("the number of steps is not known; --dims can state it");
-  }
-  net.steps = x.dims[1].value();
-  if (net.steps < 1 || net.steps > kMostSteps) {
-    return Unimplemented(net.steps, " steps, want 1 to ", kMostSteps);
-  }
+  ASSIGN_OR_RETURN(net.steps, NumberOfSteps(x.dims[1]));
   ASSIGN_OR_RETURN(const std::string in, node.graph.PlainAlong(x, {1, 2}));
   if (node.Has(4)) {
     ASSIGN_OR_RETURN(const OnnxValue lengths, node.value(4));
