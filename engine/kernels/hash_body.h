@@ -3,6 +3,7 @@
 #ifndef ULFD_ENGINE_KERNELS_HASH_BODY_H_
 #define ULFD_ENGINE_KERNELS_HASH_BODY_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #if defined(__AVX2__)
@@ -48,7 +49,8 @@ inline HashVec AddProducts(HashVec m, HashVec k, HashVec sum) {
 
 // Intrinsics add signed numbers up, which may overflow.
 inline uint64_t SumOf(HashVec v) {
-  uint64_t numbers[sizeof v / sizeof(uint64_t)];
+  constexpr size_t kNumberBytes = 8;
+  uint64_t numbers[sizeof v / kNumberBytes];
   std::memcpy(numbers, &v, sizeof v);
   uint64_t sum = 0;
   for (const uint64_t number : numbers) sum += number;
