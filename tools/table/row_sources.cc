@@ -18,6 +18,7 @@
 #include "base/text.h"
 #include "engine/embedding/table_file.h"
 #include "engine/stores/rocksdb_store.h"
+#include "engine/tensor/tensor.h"
 #include "engine/weights/npy.h"
 #include "nlohmann/json.hpp"
 
@@ -40,10 +41,6 @@ struct ArrayFile {
 template <typename... Parts>
 absl::Status Bad(const std::string& path, const Parts&... what) {
   return InvalidArgument(path, ": ", what...);
-}
-
-std::string ListOf(absl::Span<const int64_t> numbers) {
-  return absl::StrCat("[", absl::StrJoin(numbers, ", "), "]");
 }
 
 absl::StatusOr<ArrayFile> OpenNpy(const std::string& path) {
@@ -111,8 +108,8 @@ absl::Status ReadSafetensor(const nlohmann::json& tensor, int64_t text_end, Arra
   const int64_t room = array.file.size() - text_end;
   if (offsets.size() != 2 || offsets[0] < 0 || offsets[1] < offsets[0] || offsets[1] > room ||
       offsets[1] - offsets[0] != bytes) {
-    return InvalidArgument("data_offsets ", ListOf(offsets), ", want ", bytes, " of the ", room,
-                           " bytes behind the text");
+    return InvalidArgument("data_offsets ", engine::ToString(offsets), ", want ", bytes, " of the ",
+                           room, " bytes behind the text");
   }
   array.begin = text_end + offsets[0];
   return absl::OkStatus();
@@ -177,7 +174,9 @@ absl::Status CheckKeys(const std::string& path, NpyType type, absl::Span<const i
   if (engine::IsFloat(type)) {
     return Bad(path, "keys are ", Name(type), ", want integers");
   }
-  if (dims.size() != 1) return Bad(path, "keys of shape ", ListOf(dims), ", want one dimension");
+  if (dims.size() != 1) {
+    return Bad(path, "keys of shape ", engine::ToString(dims), ", want one dimension");
+  }
   if (dims[0] == rows) return absl::OkStatus();
   return Bad(path, dims[0], " keys and ", rows, " rows");
 }
@@ -186,7 +185,9 @@ absl::Status CheckRows(const std::string& path, NpyType type, absl::Span<const i
   if (!engine::IsFloat(type)) {
     return Bad(path, "rows are ", Name(type), ", want floats");
   }
-  if (dims.size() != 2) return Bad(path, "rows of shape ", ListOf(dims), ", want two dimensions");
+  if (dims.size() != 2) {
+    return Bad(path, "rows of shape ", engine::ToString(dims), ", want two dimensions");
+  }
   return dims[1] < 1 ? Bad(path, "rows have no values") : absl::OkStatus();
 }
 

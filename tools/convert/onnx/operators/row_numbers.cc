@@ -420,8 +420,8 @@ absl::StatusOr<bool> GatherSamePlaces(OnnxNode& node) {
 
 // Whether the node makes places times the number of rows, to which rows' numbers are added.
 bool MakesPlacesTimesRows(const OnnxNode& node) {
+  if (node.node.op_type() != "Mul") return false;
   for (const int i : {0, 1}) {
-    if (node.node.op_type() != "Mul") return false;
     const Constant* const count = node.constant(i);
     const OnnxValue* const places = node.graph.FindValue(node.node.input(1 - i));
     const bool fits = count != nullptr && !count->is_float && IsNumbers(count->dims) &&
