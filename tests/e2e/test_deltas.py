@@ -325,21 +325,25 @@ class DeltasUnderLoadTest(AdminDaemonTest):
               f"resident MB: {sizes[0] >> 20} first, "
               f"{middle >> 20} second quarter, {size >> 20} last quarter")
         self.assertLess(late[-1], 2 * env.SLOWNESS)
-        self.assertGreaterEqual(folds, 1)
+        if DELTAS * ROWS_OF_DELTA > ROWS // 4:  # Twice what is folded.
+            self.assertGreaterEqual(folds, 1)
         self.assertLessEqual(metrics.sum("ulfd_table_overlay_rows", table="items"),
                              0.125 * ROWS + 5 * ROWS_OF_DELTA)
         self.assertLess(size, 1.1 * middle + (16 << 20))
 
     def push_elsewhere(self, callers):
-        """What calls take while as much is pushed that no daemon sees."""
+        """What calls take while as much is pushed to the same version that no daemon sees: a push
+        loads the version to check itself against it."""
         elsewhere = os.path.join(self.folder, "elsewhere")
-        os.makedirs(elsewhere, exist_ok=True)
+        shutil.copytree(self.path, elsewhere, copy_function=os.link,
+                        ignore=shutil.ignore_patterns("deltas"))
         pusher = Pusher(elsewhere, self.folder)
         first_call = len(callers.seconds)
         for _ in range(max(4, DELTAS // 10)):
             pusher.push(1, ROWS)
             shutil.rmtree(os.path.join(elsewhere, "deltas"))
             time.sleep(0.5)  # About as long as a daemon takes to serve one.
+        shutil.rmtree(elsewhere)
         return callers.seconds[first_call:]
 
 
