@@ -869,6 +869,30 @@ TEST_F(OnnxTest, TablesHaveRowsOfAnyLength) {
   EXPECT_TRUE(report.ok()) << report.status();
 }
 
+// The user's ids stay the user's, and a token behind them is a row of the table.
+TEST_F(OnnxTest, IdsSideBySideAreLookedUpOneByOne) {
+  const std::string path = dir_.Write(
+      "m.onnx",
+      Model(absl::StrCat("input ", Tensor("a", "7", {"one", "2"}), " input ",
+                         Tensor("b", "7", {"ads", "1"}), " output ", Tensor("y", "1", {"ads", "8"}),
+                         " initializer { name: 't' data_type: 1 dims: 4 dims: 2 float_data: "
+                         "[1, 2, 3, 4, 5, 6, 7, 8] } "
+                         "initializer { name: 'token' data_type: 7 dims: [1, 1] int64_data: 3 } "
+                         "node { op_type: 'Shape' input: 'b' output: 's' } "
+                         "node { op_type: 'Expand' input: ['token', 's'] output: 'm' } "
+                         "node { op_type: 'Concat' input: ['a', 'b', 'm'] output: 'c' attribute { "
+                         "name: 'axis' type: INT i: -1 } } "
+                         "node { op_type: 'Gather' input: ['t', 'c'] output: 'r' } "
+                         "node { op_type: 'Flatten' input: 'r' output: 'y' }"))
+          .SerializeAsString());
+  ConvertOptions options;
+  options.user_inputs = {"a"};
+  const auto report = ConvertOnnx(path, dir_.File("ok/1"), options);
+  ASSERT_TRUE(report.ok()) << report.status();
+  EXPECT_THAT(report->user_inputs, ElementsAre("a: 2 ids of the user, looked up in t.ulft"));
+  EXPECT_THAT(report->ad_inputs, ElementsAre("b: one id per ad, looked up in t.ulft"));
+}
+
 TEST_F(OnnxTest, TablesWithWhatIsNotFiniteAreRefused) {
   EXPECT_THAT(
       Error(Model(absl::StrCat("input ", Tensor("ids", "7", {"ads"}), " ", Out({"ads", "2"}),

@@ -38,7 +38,7 @@ class PlainWriter : public Rewriter {
  public:
   PlainWriter(onnx::GraphProto& graph, int64_t opset) : Rewriter(graph, opset) {
     for (const onnx::NodeProto& node : graph.node()) {
-      if (node.op_type() == "Concat" && node.output_size() == 1) vectors_.insert(node.output(0));
+      if (node.op_type() == "Concat" && node.output_size() == 1) joins_[node.output(0)] = node;
     }
   }
 
@@ -57,7 +57,7 @@ class PlainWriter : public Rewriter {
     if (!node.domain().empty() && node.domain() != "ai.onnx") return false;
     if (op == "CastLike") return PlainCast(node);
     if (op == "Expand") return NoteZeros(node);
-    if (op == "Gather") return NotePart(node);
+    if (op == "Gather") return NotePart(node) || LookUpParts(node);
     if (op == "GatherElements") return PlainGather(node);
     if (op == "Shape") return ShapeOfPart(node);
     if (op == "GRU" || op == "LSTM" || op == "RNN") return DropStates(node);
@@ -109,6 +109,22 @@ class PlainWriter : public Rewriter {
       parts_[node.output(0)] = node.input(0);
     }
     return false;
+  }
+  // Rows of a table for ids side by side: those of each, side by side.  Some may be the user's,
+  // some constant, and what is only looked up is never computed with.
+  bool LookUpParts(const onnx::NodeProto& node) {
+    const onnx::TensorProto* const table =
+        node.input_size() == 2 ? FindTensor(node.input(0)) : nullptr;
+    const auto join = table != nullptr ? joins_.find(node.input(1)) : joins_.end();
+    if (join == joins_.end() || IntAttribute(node, "axis", 0) != 0) return false;
+    std::vector<std::string> rows;
+    for (const std::string& ids : join->second.input()) {
+      rows.push_back(Make(node, "Gather", {node.input(0), ids}));
+    }
+    const int64_t axis = IntAttribute(join->second, "axis", 0);
+    const int64_t behind = axis < 0 ? table->dims_size() - 1 : 0;
+    SetInt(Add(node, "Concat", rows, node.output(0)), "axis", axis - behind);
+    return true;
   }
   // The shape of x[k] is what that of x has behind the first: masks are made of ones_like(x[0]),
   // where x has rows of the request, of which nothing takes one.
@@ -288,7 +304,7 @@ class PlainWriter : public Rewriter {
       sequences_[out] = {.whole = node.input(0), .axis = axis};
       return true;
     }
-    if (!sizes.has_value() && vectors_.contains(node.input(1))) {
+    if (!sizes.has_value() && joins_.contains(node.input(1))) {
       sequences_[out] = {.whole = node.input(0), .axis = axis, .sizes = node.input(1)};
       return true;
     }
@@ -420,9 +436,9 @@ class PlainWriter : public Rewriter {
   std::map<std::string, std::pair<int64_t, std::string>> repeated_;
   // What max(x) and x - max(x) are of: x, and the axes (none: all).
   std::map<std::string, std::pair<std::string, std::vector<int64_t>>> maxima_, shifts_;
-  std::map<std::string, std::string> parts_;  // x[k], by k along the first axis: x.
-  std::set<std::string> zeros_;               // Zeros that are repeated.
-  std::set<std::string> vectors_;             // Or tensors of a higher rank.
+  std::map<std::string, std::string> parts_;      // x[k], by k along the first axis: x.
+  std::set<std::string> zeros_;                   // Zeros that are repeated.
+  std::map<std::string, onnx::NodeProto> joins_;  // Concat, by what they give.
   // Ones, and where they are; what computes their shape.
   std::map<std::string, std::string> ones_, places_;
 };
