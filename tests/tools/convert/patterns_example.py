@@ -4,7 +4,7 @@ import numpy as np
 
 from patterns_ids import bag
 from patterns_rows import sorted_by_length, step_of_each_row_behind_it
-from random_graph import ADS, Value
+from random_graph import ADS, Value, squeezed_if
 
 STEPS = 2 * ADS
 
@@ -268,11 +268,33 @@ def ones_of_the_example(g):
     g.output(g.constant(np.ones((ADS, 1), np.float32)))
 
 
+def queries_of_the_example(g):
+    """einsum("qbd,bkd->bqk", queries.repeat, steps) without dynamic axes."""
+    g.rows = ADS
+    steps = g.input("x", g.random.randn(ADS, 3, 4).astype(np.float32))
+    queries = g.constant(np.repeat(g.random.randn(2, 1, 4).astype(np.float32), ADS, 1))
+    weights = np.einsum("qbd,bkd->bqk", queries.array, steps.array)
+    g.output(g.node("Einsum", [queries, steps], weights, equation="q b d, b k d -> b q k"))
+
+
+def branch_of_the_example(g):
+    """x.sum(1).squeeze(-1) twice without dynamic axes: its If is decided before more is followed."""
+    g.rows = ADS
+    x = g.input("x", g.random.randn(ADS, 12).astype(np.float32))
+    for _ in range(2):
+        steps = g.node("Reshape", [x, g.ints(ADS, 12, 1)], x.array[:, :, None])
+        size = g.node("Shape", [steps], np.array([ADS, 12, 1]))
+        size = g.node("Gather", [size, g.constant(np.array(-1))], np.array(1), axis=0)
+        x = squeezed_if(g, steps, g.node("Equal", [size, g.constant(np.array(1))], np.array(True)))
+    g.output(g.binary("Mul", x, g.constant(np.array(2, np.float32))))
+
+
 PATTERNS = [steps_in_front, sizes_by_a_condition, constants_of_rows, example_of_one_row,
             sessions_of_one_row, steps_of_one, outputs_of_any_rows, user_of_the_example,
             bags_of_one_row, bags_of_one_size, entries_that_are_assigned, places_of_one_row, step_behind_rows_of_the_example,
             step_behind_the_only_row, packed_rows_of_the_example, packed_row_of_one,
-            squeezed_with_the_row, rows_of_the_example_stay, only_row_of_the_example_stays]
+            squeezed_with_the_row, rows_of_the_example_stay, only_row_of_the_example_stays,
+            queries_of_the_example, branch_of_the_example]
 REFUSED = [(ones_of_the_example, "an output has the example's rows"),
            (rows_of_one_that_meet, "cannot be told from other sizes of 1"),
            (rows_of_the_example_as_a_number, "rows of the export's example")]

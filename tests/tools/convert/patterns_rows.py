@@ -3,7 +3,7 @@
 import numpy as np
 from onnx import TensorProto, helper, numpy_helper
 
-from random_graph import ADS, Value, raw
+from random_graph import ADS, Value, raw, squeezed_if
 
 
 def no_columns_assigned(g):
@@ -687,19 +687,13 @@ def exported_long_ago(g):
 
 
 def rows_squeezed(g):
-    """x.squeeze(-1) of what has rows only: an If, as PyTorch writes it where it knows no size."""
+    """x.squeeze(-1) of what has rows only."""
     x = g.input("x", g.random.randn(ADS, 4).astype(np.float32))
     total = g.node("ReduceSum", [x, g.ints(1)], x.array.sum(1), keepdims=0)
     size = g.node("Shape", [total], np.array([ADS]))
     size = g.node("Gather", [size, g.constant(np.array(-1))], np.array(ADS), axis=0)
     one = g.node("Equal", [size, g.constant(np.array(1))], np.array(False))
-    branches = {}
-    for name, op, inputs in (("then_branch", "Squeeze", [total.name, g.ints(-1).name]),
-                             ("else_branch", "Identity", [total.name])):
-        output = helper.make_tensor_value_info(name, TensorProto.FLOAT, None)
-        branches[name] = helper.make_graph([helper.make_node(op, inputs, [name])], name, [],
-                                           [output])
-    g.output(raw(g, "If", [one], total.array, **branches))
+    g.output(squeezed_if(g, total, one))
 
 
 def known_places(g):

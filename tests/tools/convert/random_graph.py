@@ -200,3 +200,14 @@ def raw(g, op, inputs, array, rows="ads", **attributes):
     value = Value(g.fresh(), array, rows)
     g.nodes.append(helper.make_node(op, [i.name for i in inputs], [value.name], **attributes))
     return g.keep(value) if isinstance(array, np.ndarray) else value
+
+
+def squeezed_if(g, x, one):
+    """x.squeeze(-1) as PyTorch writes it where it knows no size."""
+    branches = {}
+    for name, op, inputs in (("then_branch", "Squeeze", [x.name, g.ints(-1).name]),
+                             ("else_branch", "Identity", [x.name])):
+        output = helper.make_tensor_value_info(name, TensorProto.FLOAT, None)
+        branches[name] = helper.make_graph([helper.make_node(op, inputs, [name])], name, [],
+                                           [output])
+    return raw(g, "If", [one], x.array[..., 0] if one.array else x.array, **branches)

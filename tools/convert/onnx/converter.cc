@@ -337,7 +337,12 @@ void OnnxConverter::ConvertNode(const onnx::NodeProto& node) {
       return;
     }
   }
-  const std::optional<int64_t> decision = DecisionOf(node, graph_);
+  const std::optional<int64_t> decision = DecisionOf(node, [&](const std::string& name) {
+    const Constant* const constant = graph_.FindConstant(name);
+    const bool known = constant != nullptr && !constant->is_float && IsNumbers(constant->dims) &&
+                       constant->elements() == 1 && constant->dim(0).IsConst();
+    return known ? std::optional(constant->dim(0).value()) : std::nullopt;
+  });
   if (decision.has_value()) {
     branches_[node.output(0)] = *decision;
     for (const std::string& output : node.output()) broken_.insert(output);

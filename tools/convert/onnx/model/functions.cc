@@ -347,24 +347,18 @@ bool IsWhole(const onnx::NodeProto& loop) {
 
 }  // namespace
 
-std::optional<int64_t> DecisionOf(const onnx::NodeProto& node, const OnnxGraph& graph) {
+std::optional<int64_t> DecisionOf(
+    const onnx::NodeProto& node,
+    absl::FunctionRef<std::optional<int64_t>(const std::string&)> known) {
   constexpr int64_t kMostPasses = 1024;
-  const auto number = [&](const std::string& name) -> std::optional<int64_t> {
-    const Constant* const constant = graph.FindConstant(name);
-    if (constant == nullptr || constant->is_float || !IsNumbers(constant->dims) ||
-        constant->elements() != 1 || !constant->dim(0).IsConst()) {
-      return std::nullopt;
-    }
-    return constant->dim(0).value();
-  };
   if (node.op_type() == "If" && node.input_size() == 1) {
-    const std::optional<int64_t> condition = number(node.input(0));
+    const std::optional<int64_t> condition = known(node.input(0));
     if (condition.has_value()) return *condition != 0;
     // It is the number of rows, and one row has the same elements either way.
     return OnlySqueezes(node) ? std::optional<int64_t>(0) : std::nullopt;
   }
   if (node.op_type() != "Loop" || !IsWhole(node)) return std::nullopt;
-  const std::optional<int64_t> passes = number(node.input(0)), begins = number(node.input(1));
+  const std::optional<int64_t> passes = known(node.input(0)), begins = known(node.input(1));
   if (!passes.has_value() || *passes < 0 || *passes > kMostPasses || begins.value_or(0) == 0) {
     return std::nullopt;
   }

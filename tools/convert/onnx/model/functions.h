@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "onnx/onnx_pb.h"
-#include "tools/convert/onnx/model/graph.h"
 
 namespace ulfd::convert {
 
@@ -32,8 +32,10 @@ void SetString(onnx::NodeProto& node, const char* name, const std::string& value
 absl::Status InlineFunctions(onnx::ModelProto& model);
 
 // Which branch an If node takes (1: then; 0: else), or how many passes a Loop has, where a
-// constant says it.  Rows are not squeezed where a request has one.
-std::optional<int64_t> DecisionOf(const onnx::NodeProto& node, const OnnxGraph& graph);
+// number, as `known` has those by name, says it.  Rows are not squeezed where a request has one.
+std::optional<int64_t> DecisionOf(
+    const onnx::NodeProto& node,
+    absl::FunctionRef<std::optional<int64_t>(const std::string&)> known);
 
 // Such decisions by the node's first output.
 using Branches = std::map<std::string, int64_t>;

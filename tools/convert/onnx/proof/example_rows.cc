@@ -10,6 +10,7 @@
 
 #include "absl/algorithm/container.h"
 #include "base/errors.h"
+#include "base/status_macros.h"
 #include "tools/convert/onnx/model/functions.h"
 #include "tools/convert/onnx/model/types.h"
 #include "tools/convert/onnx/proof/interpreter.h"
@@ -97,6 +98,8 @@ class RowsFollower : public Rewriter {
 
   // After Run: whether what was guessed fits, and every row has the score that it had alone.
   bool Fits() const override;
+  // What the example decides: the graph wants these taken before it is followed.
+  const Branches& branches() const { return branches_; }
   // The choices that were made up to the first that did not fit.
   const std::vector<bool>& choices() const { return choices_; }
 
@@ -109,6 +112,7 @@ class RowsFollower : public Rewriter {
 
   bool Replace(const Node& node) override;
   const Value* Find(const std::string& name);
+  std::optional<int64_t> DecisionOf(const Node& node);
   bool Compute(const Node& node, Array Value::*side);
   std::optional<RowsAxis> RowsOf(const std::string& name);
 
@@ -139,6 +143,7 @@ class RowsFollower : public Rewriter {
   const google::protobuf::RepeatedPtrField<onnx::ValueInfoProto> outputs_;
   reference::RunOptions options_;
   std::map<std::string, Value> values_;
+  Branches branches_;
   int64_t elements_ = 0;
   size_t chosen_ = 0;
   bool guessed_, failed_ = false;
@@ -193,7 +198,25 @@ std::optional<RowsAxis> RowsFollower::RowsOf(const std::string& name) {
   return rows;
 }
 
+std::optional<int64_t> RowsFollower::DecisionOf(const Node& node) {
+  for (const std::string& input : node.input()) {
+    if (!input.empty() && Find(input) == nullptr) return std::nullopt;
+  }
+  return convert::DecisionOf(node, [&](const std::string& name) -> std::optional<int64_t> {
+    const Value* const value = Find(name);
+    if (value == nullptr || value->few.ints == nullptr || value->few.elements() != 1 ||
+        *value->few.ints != *value->many.ints) {
+      return std::nullopt;
+    }
+    return value->few.ints->front();
+  });
+}
+
 bool RowsFollower::Replace(const Node& node) {
+  if (const std::optional<int64_t> decision = DecisionOf(node)) {
+    branches_[node.output(0)] = *decision;
+    return false;
+  }
   if (failed_ && guessed_) return false;
   const int before = written().size();
   bool known = Compute(node, &Value::few);
@@ -230,7 +253,7 @@ bool RowsFollower::Follow(const Node& node) {
   if (op == "Gather" && rows_ == 1) return FollowPlaces(node);
   if (op == "Squeeze" && rows_ == 1) return certain_ && KeepRows(node);
   if (IsOneOf(op, {"GRU", "LSTM", "RNN"})) return FollowStates(node);
-  if (IsOneOf(op, {"Concat", "GatherElements", "ScatterElements", "ScatterND"})) {
+  if (IsOneOf(op, {"Concat", "Einsum", "GatherElements", "ScatterElements", "ScatterND"})) {
     return FollowOthers(node, true);
   }
   return IsOneOf(op, {"Add", "Sub",  "Mul",   "Div",   "Mod",     "Pow",
@@ -429,15 +452,17 @@ bool RowsFollower::FollowOthers(const Node& node, bool aligned) {
     rank = std::max(rank, Find(input)->few.dims.size());
   }
   const bool places = node.op_type() == "ScatterND";  // Those of row i are in front at i.
+  const std::vector<std::string> terms = EinsumTerms(node);
   const bool scatters = node.op_type() == "ScatterElements";
   const int64_t own = IntAttribute(node, "axis", 0);
-  const size_t skipped = places    ? rank
-                         : own < 0 ? static_cast<size_t>(own) + rank
-                                   : static_cast<size_t>(own);
+  const size_t skipped = places || !terms.empty() ? rank
+                         : own < 0                ? static_cast<size_t>(own) + rank
+                                                  : static_cast<size_t>(own);
   const bool product = node.op_type() == "MatMul";
   Node changed = node;
   bool any = false;
-  for (const std::string& rowful : node.input()) {
+  for (int of = 0; of < node.input_size(); ++of) {
+    const std::string& rowful = node.input(of);
     const std::optional<RowsAxis> like = RowsOf(rowful);
     if (!like.has_value()) continue;
     const Sizes& sizes = Find(rowful)->few.dims;
@@ -447,12 +472,16 @@ bool RowsFollower::FollowOthers(const Node& node, bool aligned) {
     const std::string numbers = places                              ? node.input(1)
                                 : scatters && like->axis == skipped ? node.input(2)
                                                                     : "";
-    for (std::string& input : *changed.mutable_input()) {
+    for (int i = 0; i < node.input_size(); ++i) {
+      std::string& input = *changed.mutable_input(i);
       const Value* const value = Find(input);
       const Sizes& dims = value->few.dims;
-      if (value->computed || dims != value->many.dims) continue;
-      if (places ? like->axis != 0 || dims.empty() : dims.size() < from_end) continue;
-      const size_t axis = places ? 0 : dims.size() - from_end;
+      if (value->computed || dims != value->many.dims || (places && like->axis != 0)) continue;
+      // Beyond the last: none.
+      const size_t axis = places          ? 0
+                          : terms.empty() ? dims.size() - from_end
+                                          : terms[i].find(terms[of][like->axis]);
+      if (axis >= dims.size()) continue;
       if (dims[axis] != sizes[like->axis] || (!aligned && dims[axis] == 1)) continue;
       std::optional<std::string> with = rows_ == 1 && input == numbers
                                             ? PlacesOfRows(node, input, *like)
@@ -572,6 +601,7 @@ bool RowsFollower::KeepRows(const Node& node) {
 }
 
 bool RowsFollower::Fits() const {
+  if (!branches_.empty()) return false;
   const auto same = [&](const onnx::ValueInfoProto& output) {
     const auto found = values_.find(output.name());
     if (found == values_.end()) return true;  // Not known here.
@@ -625,6 +655,10 @@ absl::Status FollowRows(onnx::GraphProto& graph, int64_t opset, int64_t rows,
   for (int i = 0; i < kTries && std::chrono::steady_clock::now() < deadline; ++i) {
     RowsFollower follower(graph, opset, rows, inputs, certain, choices, deadline);
     follower.Run();
+    if (!follower.branches().empty()) {
+      RETURN_IF_ERROR(TakeBranches(graph, follower.branches()));
+      continue;
+    }
     if (follower.Fits()) return absl::OkStatus();
     choices = follower.choices();
     while (!choices.empty() && choices.back()) choices.pop_back();

@@ -215,18 +215,10 @@ class IdiomReader : public PatternReader {
   }
 
   bool Einsum(const Node& node) {
-    const std::vector<std::string> sides = absl::StrSplit(Equation(node), absl::MaxSplits("->", 1));
-    if (sides.size() != 2) return false;
-    const std::vector<std::string> terms = absl::StrSplit(sides[0], ',');
-    if (static_cast<int>(terms.size()) != node.input_size()) return false;
-    if (terms.size() == 1) return SumOf(node, terms[0], sides[1]);
-    return terms.size() == 2 &&
-           (ProductWith(node, terms, sides[1], 1) || ProductWith(node, terms, sides[1], 0));
-  }
-  static std::string Equation(const Node& node) {
-    std::string equation = StringAttribute(node, "equation", "");
-    equation.erase(std::remove(equation.begin(), equation.end(), ' '), equation.end());
-    return equation;
+    const std::vector<std::string> terms = EinsumTerms(node);
+    if (terms.size() == 2) return SumOf(node, terms[0], terms[1]);
+    return terms.size() == 3 &&
+           (ProductWith(node, terms, terms[2], 1) || ProductWith(node, terms, terms[2], 0));
   }
   static bool Repeats(std::string labels) {
     std::sort(labels.begin(), labels.end());

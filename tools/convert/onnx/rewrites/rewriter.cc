@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "tools/convert/onnx/model/constant.h"
 #include "tools/convert/onnx/model/functions.h"
 #include "tools/convert/onnx/model/types.h"
@@ -64,6 +65,16 @@ std::optional<int64_t> Rewriter::Int(const onnx::NodeProto& node, int i) const {
   if (node.input_size() <= i) return std::nullopt;
   const std::optional<std::vector<int64_t>> values = Ints(node.input(i));
   return values.has_value() && values->size() == 1 ? std::optional((*values)[0]) : std::nullopt;
+}
+
+std::vector<std::string> Rewriter::EinsumTerms(const onnx::NodeProto& node) {
+  std::string equation = StringAttribute(node, "equation", "");
+  std::erase(equation, ' ');
+  const std::vector<std::string> sides = absl::StrSplit(equation, absl::MaxSplits("->", 1));
+  std::vector<std::string> terms = absl::StrSplit(sides[0], ',');
+  if (sides.size() != 2 || static_cast<int>(terms.size()) != node.input_size()) return {};
+  terms.push_back(sides[1]);
+  return terms;
 }
 
 std::string Rewriter::Fresh(const std::string& base) {

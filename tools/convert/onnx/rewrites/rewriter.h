@@ -45,6 +45,9 @@ class Rewriter {
   // The only integer of input i.
   std::optional<int64_t> Int(const onnx::NodeProto& node, int i) const;
 
+  // The labels of every input of Einsum, then those of its output; empty: it does not say them.
+  static std::vector<std::string> EinsumTerms(const onnx::NodeProto& node);
+
   std::string Fresh(const std::string& base);
   // New constants, named after `base`: vectors of integers and floats, and one number.
   std::string Integers(const std::string& base, absl::Span<const int64_t> values);
