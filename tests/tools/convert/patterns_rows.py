@@ -260,16 +260,30 @@ def entries_added_up(g):
     g.output(added_up(g, x, zeros, reduction="add"))
 
 
-def sorted_by_length(g):
-    """The values of rows that are sorted, and their order."""
+def sorted_by_length(g, rows="rows"):
+    """The values of rows that are sorted, and their order; `rows` is how many they are."""
     x = g.input("x", g.random.randn(ADS, 3).astype(np.float32))
     length = g.input("length", np.array([3, 1, 5, 2, 4], np.float32))
     g.nodes.append(helper.make_node("Shape", [length.name], ["rows"]))
-    g.nodes.append(helper.make_node("TopK", [length.name, "rows"], ["sorted", "order"], axis=0))
+    g.nodes.append(helper.make_node("TopK", [length.name, rows], ["sorted", "order"], axis=0))
     at = np.argsort(-length.array, kind="stable")
     order = g.keep(Value("order", at, "ads"))
     mixed = g.node("Tanh", [g.node("Gather", [x, order], x.array[at], axis=0)], np.tanh(x.array[at]))
     return mixed, np.tanh(x.array), np.argsort(at)
+
+
+def mask_for_each_candidate(g):
+    """arange(steps).repeat(rows * candidates, 1) < length, which each candidate has."""
+    length = g.input("length", g.random.randint(1, 6, (ADS, 2, 1)).astype(np.float32))
+    rows = g.node("Gather", [g.node("Shape", [length], np.array([ADS, 2, 1])), g.ints(0)],
+                  np.array([ADS]), axis=0)
+    rows = g.node("Mul", [rows, g.ints(2)], np.array([ADS * 2]))
+    times = g.node("Concat", [rows, g.ints(1)], np.array([ADS * 2, 1]), axis=0)
+    steps = g.constant(np.arange(5, dtype=np.float32)[None])
+    steps = g.node("Tile", [steps, times], np.tile(steps.array, (ADS * 2, 1)), rows="ads")
+    merged = g.node("Reshape", [length, g.ints(-1, 1)], length.array.reshape(-1, 1), rows="ads")
+    mask = g.cast(g.node("Less", [steps, merged], steps.array < merged.array), "float")
+    g.output(g.node("Reshape", [mask, g.ints(-1, 2, 5)], mask.array.reshape(ADS, 2, 5)))
 
 
 def step_of_each_row_behind_it(g):
@@ -756,7 +770,7 @@ PATTERNS = [example_without_dynamic_axes, exported_long_ago, column_of_the_examp
             product_with_merged_steps, places_from_the_end, one_entry_for_all_rows,
             statistics_of_the_rows, variance_of_the_rows, steps_of_each_row, several_of_some,
             entries_of_computed_places, best_of_few, index_filled, same_entries_of_each_row,
-            rows_squeezed]
+            rows_squeezed, mask_for_each_candidate]
 REFUSED = [(place_beyond, "index 3 of 3 entries"), (rows_that_meet_others, "across rows"),
            (loss_beside_scores, "one for all rows of a request"),
            (entries_that_are_lost, "loses all but one"),

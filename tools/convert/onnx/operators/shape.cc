@@ -173,7 +173,7 @@ absl::Status Tile(OnnxNode& node) {
     constexpr int64_t kMost = 4096;
     const bool one = x.dims[axis] == Dim::Of(1) || x.dims[axis] == Dim::Users();
     const bool number = times.IsConst() && times.value() >= 1 && times.value() <= kMost;
-    const bool rows = times == Dim::Ads() || times == Dim::Users();
+    const bool rows = !times.IsConst() && !times.IsUnknown();
     if (!(one ? number || rows : (number || rows) && x.dims[axis].IsConst())) {
       return Unimplemented("repeats axis ", axis, " of shape ", DimsText(x.dims), " ",
                            times.ToString(), " times");
