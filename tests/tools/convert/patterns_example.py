@@ -177,6 +177,22 @@ def scatter(g):
     g.output(g.node("ScatterND", [x, at, seven], array, rows="ads"))
 
 
+def entries_of_numbered_rows(g):
+    """x[arange(len(x)), best] = 7, whose places are numbers that are expanded to each other."""
+    g.rows = ADS
+    x = g.input("x", g.random.randn(ADS, 4).astype(np.float32))
+    best = g.node("ArgMax", [x], x.array.argmax(1), axis=1, keepdims=0)
+    size = g.node("Shape", [best], np.array([ADS]))
+    rows = g.node("Expand", [g.constant(np.arange(ADS)), size], np.arange(ADS), rows="ads")
+    at = [g.unsqueeze(rows, 1), g.unsqueeze(best, 1)]
+    at = g.node("Concat", at, np.concatenate([i.array for i in at], 1), axis=-1)
+    seven = g.constant(np.array(7, np.float32))
+    seven = g.node("Expand", [seven, size], np.full(ADS, 7, np.float32), rows="ads")
+    array = x.array.copy()
+    array[np.arange(ADS), best.array] = 7
+    g.output(g.node("ScatterND", [x, at, seven], array, rows="ads"))
+
+
 def places_of_one_row(g):
     """The best of the row's steps, whose place is one among all of them; an entry assigned."""
     g.rows, g.ad_inputs = 1, ["x", "y"]
@@ -210,7 +226,7 @@ def packed_row_of_one(g):
 
 
 def packed(g, rows):
-    mixed, wanted, back = sorted_by_length(g)
+    mixed, wanted, back = sorted_by_length(g, g.ints(rows).name)
     zeros, numbers = g.constant(np.zeros(rows, np.int64)), g.constant(np.arange(rows))
     order = g.keep(Value("order", np.argsort(back), "ads"))
     back = g.node("ScatterElements", [zeros, order, numbers], back, rows="ads", axis=0)
@@ -294,7 +310,7 @@ PATTERNS = [steps_in_front, sizes_by_a_condition, constants_of_rows, example_of_
             bags_of_one_row, bags_of_one_size, entries_that_are_assigned, places_of_one_row, step_behind_rows_of_the_example,
             step_behind_the_only_row, packed_rows_of_the_example, packed_row_of_one,
             squeezed_with_the_row, rows_of_the_example_stay, only_row_of_the_example_stays,
-            queries_of_the_example, branch_of_the_example]
+            queries_of_the_example, branch_of_the_example, entries_of_numbered_rows]
 REFUSED = [(ones_of_the_example, "an output has the example's rows"),
            (rows_of_one_that_meet, "cannot be told from other sizes of 1"),
            (rows_of_the_example_as_a_number, "rows of the export's example")]

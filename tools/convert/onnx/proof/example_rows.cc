@@ -118,11 +118,13 @@ class RowsFollower : public Rewriter {
 
   bool Follow(const Node& node);
   bool Resize(const Node& node);
+  bool FollowSizes(const Node& node);
   bool Choose();
   int64_t BehindRows(const RowsAxis& rows);
   size_t PlaceOfRows(const RowsAxis& rows, const Sizes& from, const Sizes& to, const Sizes& given);
   bool FollowOthers(const Node& node, bool aligned);
   bool FollowStates(const Node& node);
+  bool FollowCount(const Node& node);
   bool FollowPlaces(const Node& node);
   std::optional<std::string> PlacesOfRows(const Node& node, const std::string& input,
                                           const RowsAxis& like);
@@ -249,8 +251,9 @@ bool RowsFollower::Replace(const Node& node) {
 
 bool RowsFollower::Follow(const Node& node) {
   const std::string& op = node.op_type();
-  if (op == "Reshape" || op == "Expand") return Resize(node);
+  if (op == "Reshape" || op == "Expand") return Resize(node) || FollowSizes(node);
   if (op == "Gather" && rows_ == 1) return FollowPlaces(node);
+  if (op == "TopK") return FollowCount(node);
   if (op == "Squeeze" && rows_ == 1) return certain_ && KeepRows(node);
   if (IsOneOf(op, {"GRU", "LSTM", "RNN"})) return FollowStates(node);
   if (IsOneOf(op, {"Concat", "Einsum", "GatherElements", "ScatterElements", "ScatterND"})) {
@@ -350,6 +353,32 @@ bool RowsFollower::Resize(const Node& node) {
   }
   Node changed = node;
   changed.set_input(1, Integers(node.output(0), wanted));
+  Add(changed);
+  return true;
+}
+
+// Numbers of rows that are expanded to sizes of the request: index_put_((arange(len(x)), i), y).
+bool RowsFollower::FollowSizes(const Node& node) {
+  const Value* const sizes = node.input_size() == 2 ? Find(node.input(1)) : nullptr;
+  if (node.op_type() != "Expand" || sizes == nullptr || sizes->few.ints == nullptr ||
+      sizes->few.dims != sizes->many.dims) {
+    return false;
+  }
+  const std::vector<int64_t>&few = *sizes->few.ints, &many = *sizes->many.ints;
+  const auto found = std::mismatch(few.begin(), few.end(), many.begin());
+  if (found.first == few.end() || *found.first % rows_ != 0) return false;
+  const auto at = static_cast<size_t>(found.first - few.begin());
+  const Value& value = *Find(node.input(0));
+  const Sizes dims = value.few.dims;
+  const size_t axis = at + dims.size() - few.size();  // Beyond the last: none.
+  if (value.computed || axis >= dims.size() || dims[axis] == 1 || dims[axis] != few[at])
+    return false;
+  const std::string like = Make(node, "ConstantOfShape", {node.input(1)});
+  const std::optional<std::string> with =
+      WithRows(node, node.input(0), axis, {like, at, few[at] / rows_}, true);
+  if (!with.has_value()) return false;
+  Node changed = node;
+  changed.set_input(0, *with);
   Add(changed);
   return true;
 }
@@ -531,6 +560,26 @@ bool RowsFollower::FollowStates(const Node& node) {
   }
   if (any) Add(changed);
   return any;
+}
+
+// topk(lengths, k=len(lengths)): all rows are sorted.
+bool RowsFollower::FollowCount(const Node& node) {
+  const std::optional<RowsAxis> rows = RowsOf(node.input(0));
+  const Value* const count = node.input_size() == 2 ? Find(node.input(1)) : nullptr;
+  if (!rows.has_value() || count == nullptr || count->few.ints == nullptr) return false;
+  const Sizes dims = Find(node.input(0))->few.dims;
+  const auto axis = static_cast<int64_t>(rows->axis), rank = static_cast<int64_t>(dims.size());
+  const int64_t own = IntAttribute(node, "axis", -1);
+  const Sizes all = {dims[rows->axis]};
+  if (rows->each != 1 || (own != axis && own != axis - rank) || *count->few.ints != all ||
+      *count->many.ints != all) {
+    return false;
+  }
+  guessed_ |= rows_ == 1;
+  Node changed = node;
+  changed.set_input(1, RowCount(node, *rows));
+  Add(changed);
+  return true;
 }
 
 // Places among the entries of the example's only row: those of row r are r times as many further.
