@@ -482,6 +482,9 @@ def roi_align(c):
     wide = np.float32([[0, -300000, 1, 300000, 4]])
     c.good('roi_align_far_beyond_the_image', t, [x[:1], wide], align(x[:1], wide, 1, 3), p % (1, 3, ''),
            source=TORCHVISION)
+    # 1e39 samples across, of which the image has a few.
+    c.good('roi_align_more_samples_than_can_be_counted', t, [x[:1], np.float32([[0, -1, -1, 1, 1]])], np.zeros((1, 3, 1, 1)),
+           p % (1, 1, 'spatial_scale: 3e+38'), source=NUMPY)
     c.good('roi_align_no_regions', t, [x, c.f(0, 5)], c.f(0, 3, 2, 2), p % (2, 2, ''), source=TORCHVISION)
     one = np.float32([[0, 0, 0, 1, 1]])
     c.bad('roi_align_rejects_int32', t, [x, one.astype(np.int32)], 'input 1: int32, want float32', p % (2, 2, ''))

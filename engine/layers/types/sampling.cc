@@ -63,6 +63,9 @@ class RoiAlignKernel final : public Kernel {
   }
 
  private:
+  // Of a cell along one axis; those within the image are a few of so many.
+  static constexpr double kMaxSamples = 0x1p53;
+
   // A region along one axis, in places of the feature map.
   struct Side {
     double start, cell;
@@ -73,9 +76,8 @@ class RoiAlignKernel final : public Kernel {
     const double stop = (end + (p_.end_inclusive ? 1 : 0)) * p_.scale;
     const double length = std::max(stop - start, 1.0);
     const double cell = length / static_cast<double>(cells);
-    return {
-        start, cell,
-        p_.samples > 0 ? p_.samples : std::max<int64_t>(1, static_cast<int64_t>(std::ceil(cell)))};
+    const double samples = std::clamp(std::ceil(cell), 1.0, kMaxSamples);
+    return {start, cell, p_.samples > 0 ? p_.samples : static_cast<int64_t>(samples)};
   }
 
   absl::Status Check(int64_t index, const float* region, const Tensor& features) const {

@@ -5,6 +5,7 @@
 #include <google/protobuf/text_format.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <set>
 #include <string>
 #include <utility>
@@ -14,6 +15,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/testing/no_files.h"
+#include "tests/testing/paths.h"
 
 namespace ulfd::engine {
 namespace {
@@ -54,6 +56,13 @@ TEST(Registry, HasEveryTypeOnce) {
                   "sigmoid_layer", "slice_layer", "softmax_layer", "spatial_transformer_layer",
                   "sub_layer", "sum_layer", "take_layer", "tanh_layer", "top_k_layer",
                   "transpose_layer", "trees_layer", "upsample_layer", "where_layer", "yolo_layer"));
+}
+
+TEST(Registry, EveryTypeIsFuzzed) {
+  const std::string corpus = testing::SourceDir() + "/tests/fuzz/corpus/model/layer_";
+  for (const LayerType* type : AllLayerTypes()) {
+    EXPECT_TRUE(std::filesystem::exists(absl::StrCat(corpus, type->name))) << type->name;
+  }
 }
 
 TEST(Registry, RowsAreComplete) {
