@@ -4,7 +4,7 @@ import numpy as np
 
 from patterns_ids import bag
 from patterns_rows import sorted_by_length, step_of_each_row_behind_it
-from random_graph import ADS, Value, squeezed_if
+from random_graph import ADS, Value, raw, squeezed_if
 
 STEPS = 2 * ADS
 
@@ -293,6 +293,23 @@ def queries_of_the_example(g):
     g.output(g.node("Einsum", [queries, steps], weights, equation="q b d, b k d -> b q k"))
 
 
+def lengths_of_the_example(g):
+    """Softmax of masked steps merged with their rows: a made-up length may be 0."""
+    g.rows = ADS
+    x = g.input("x", g.random.randn(ADS, 6).astype(np.float32))
+    length = g.input("length", g.random.randint(1, 7, (ADS, 1)))
+    steps = g.constant(np.arange(6)[None])
+    mask = g.node("Less", [steps, length], steps.array < length.array)
+    none = g.constant(np.array(-np.inf, np.float32))
+    kept = raw(g, "Where", [mask, x, none], np.where(mask.array, x.array, -np.inf))
+    weights = np.exp(kept.array) / np.exp(kept.array).sum(1, keepdims=True)
+    weights = g.node("Softmax", [kept], weights.astype(np.float32), axis=-1)
+    merged = reshape(g, weights, (ADS * 6, 1), weights.array.reshape(-1, 1))
+    factor = g.constant(np.array([[1, 2]], np.float32))
+    wide = g.binary("Mul", merged, factor)
+    g.output(reshape(g, wide, (ADS, 6, 2), wide.array.reshape(ADS, 6, 2)))
+
+
 def branch_of_the_example(g):
     """x.sum(1).squeeze(-1) twice without dynamic axes: its If is decided before more is followed."""
     g.rows = ADS
@@ -310,7 +327,8 @@ PATTERNS = [steps_in_front, sizes_by_a_condition, constants_of_rows, example_of_
             bags_of_one_row, bags_of_one_size, entries_that_are_assigned, places_of_one_row, step_behind_rows_of_the_example,
             step_behind_the_only_row, packed_rows_of_the_example, packed_row_of_one,
             squeezed_with_the_row, rows_of_the_example_stay, only_row_of_the_example_stays,
-            queries_of_the_example, branch_of_the_example, entries_of_numbered_rows]
+            queries_of_the_example, branch_of_the_example, entries_of_numbered_rows,
+            lengths_of_the_example]
 REFUSED = [(ones_of_the_example, "an output has the example's rows"),
            (rows_of_one_that_meet, "cannot be told from other sizes of 1"),
            (rows_of_the_example_as_a_number, "rows of the export's example")]

@@ -34,13 +34,15 @@ struct RowsAxis {
   int64_t each = 1;  // Entries per row.
 };
 
+// A row without steps may have NaN.
+bool Same(double a, double b) { return a == b || (std::isnan(a) && std::isnan(b)); }
+
 // Whether entry i along the axis is entry i % period.
 bool IsRepeated(const Array& x, size_t axis, int64_t period) {
   const int64_t behind = ProductOf(x.dims, axis + 1), size = x.dims[axis];
   for (int64_t i = 0; i < x.elements(); ++i) {
     const int64_t at = i / behind % size;
-    const double a = x.at(i), b = x.at(i - (at - at % period) * behind);
-    if (a != b && !(std::isnan(a) && std::isnan(b))) return false;
+    if (!Same(x.at(i), x.at(i - (at - at % period) * behind))) return false;
   }
   return true;
 }
@@ -281,7 +283,7 @@ int64_t RowsFollower::BehindRows(const RowsAxis& rows) {
     bool same = true;
     for (int64_t i = 0; same && i < value.few.elements(); ++i) {
       const int64_t many = i / (row * rows_) * row * more_ + i % (row * rows_);
-      same = value.few.at(i) == value.many.at(many);
+      same = Same(value.few.at(i), value.many.at(many));
     }
     if (same) return row;
   }
