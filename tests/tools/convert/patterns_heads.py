@@ -3,7 +3,7 @@
 import numpy as np
 from onnx import TensorProto, helper
 
-from random_graph import ADS, raw
+from random_graph import ADS, Value, raw
 
 HEADS = 2
 
@@ -42,12 +42,32 @@ def heads_in_front(g, exported=part_of_rows):
 
 
 def heads_in_front_of_the_example(g):
-    """The same, back by split(len(x), 0): the export has the example's rows as a number."""
+    """The same, back by slices whose ends have the example's rows as a number."""
     def part(g, x, number):
         begin, end = g.ints(number * ADS), g.ints((number + 1) * ADS)
         return g.node("Slice", [x, begin, end, g.ints(0)],
                       x.array[number * ADS:(number + 1) * ADS], rows="ads")
     heads_in_front(g, part)
+
+
+def heads_split_by_the_example(g):
+    """The same, back by split(x.size(0), 0)."""
+    parts = []
+    def part(g, x, number):
+        if not parts:
+            cuts = np.split(x.array, HEADS)
+            parts.extend(g.keep(Value(g.fresh(), cut, "ads")) for cut in cuts)
+            sizes = g.ints(*(len(cut) for cut in cuts))
+            g.nodes.append(helper.make_node("Split", [x.name, sizes.name],
+                                            [p.name for p in parts], axis=0))
+        return parts[number]
+    heads_in_front(g, part)
+
+
+def heads_cut_by_the_example(g):
+    """Without dynamic axes all numbers are the example's."""
+    g.rows = ADS
+    heads_in_front_of_the_example(g)
 
 
 def projections_cut_apart(g):
@@ -129,5 +149,6 @@ def user_by_ads(g):
     g.output(g.binary("Mul", turn(scores), each))
 
 
-PATTERNS = [projections_cut_apart, heads_in_front, rows_repeated, mask_of_one_row, user_by_ads]
+PATTERNS = [projections_cut_apart, heads_in_front, rows_repeated, mask_of_one_row, user_by_ads,
+            heads_split_by_the_example, heads_cut_by_the_example]
 REFUSED = [(heads_in_front_of_the_example, "chunk(k, dim=0)")]

@@ -127,6 +127,8 @@ class RowsFollower : public Rewriter {
   bool FollowOthers(const Node& node, bool aligned);
   bool FollowStates(const Node& node);
   bool FollowCount(const Node& node);
+  bool FollowParts(const Node& node);
+  bool FollowPart(const Node& node);
   bool FollowPlaces(const Node& node);
   std::optional<std::string> PlacesOfRows(const Node& node, const std::string& input,
                                           const RowsAxis& like);
@@ -228,22 +230,7 @@ bool RowsFollower::Replace(const Node& node) {
   for (int i = before; known && changed && i < written().size(); ++i) {
     known = Compute(written()[i], &Value::many);
   }
-  if (known && !changed) {
-    Node own = node;
-    const std::optional<RowsAxis> cut =
-        node.op_type() == "Slice" && node.input_size() > 3 ? RowsOf(node.input(0)) : std::nullopt;
-    const std::optional<int64_t> begin = Int(node, 1), end = Int(node, 2), axis = Int(node, 3);
-    if (cut.has_value() && begin.has_value() && end.has_value() && axis == cut->axis) {
-      // Parts of the rows, which are read elsewhere (StackBesideRows).
-      for (int i : {1, 2}) {
-        const int64_t at = *Int(node, i), size = cut->each * rows_;
-        if (at % rows_ == 0 && at > 0 && at <= size) {
-          own.set_input(i, Integers(node.output(0), {at / rows_ * more_}));
-        }
-      }
-    }
-    known = Compute(own, &Value::many);
-  }
+  if (known && !changed) known = Compute(node, &Value::many);
   if (!known) {
     failed_ |= values_.contains(node.output(0));  // With more rows alone.
     for (const std::string& output : node.output()) values_.erase(output);
@@ -255,6 +242,8 @@ bool RowsFollower::Follow(const Node& node) {
   const std::string& op = node.op_type();
   if (op == "Reshape" || op == "Expand") return Resize(node) || FollowSizes(node);
   if (op == "Gather" && rows_ == 1) return FollowPlaces(node);
+  if (op == "Split") return FollowParts(node);
+  if (op == "Slice") return FollowPart(node);
   if (op == "TopK") return FollowCount(node);
   if (op == "Squeeze" && rows_ == 1) return certain_ && KeepRows(node);
   if (IsOneOf(op, {"GRU", "LSTM", "RNN"})) return FollowStates(node);
@@ -562,6 +551,42 @@ bool RowsFollower::FollowStates(const Node& node) {
   }
   if (any) Add(changed);
   return any;
+}
+
+// Heads in front of the rows, taken apart by split(x.size(0)): equal parts.
+bool RowsFollower::FollowParts(const Node& node) {
+  const std::optional<RowsAxis> rows = RowsOf(node.input(0));
+  if (!rows.has_value() || rows->each != node.output_size() ||
+      IntAttribute(node, "axis", 0) != static_cast<int64_t>(rows->axis)) {
+    return false;
+  }
+  for (const std::string& part : node.output()) {
+    const Value* const value = Find(part);
+    if (value == nullptr || value->few.dims[rows->axis] != rows_) return false;
+  }
+  Node& parts = Add(node, "Split", {node.input(0)}, node.output(0));
+  *parts.mutable_output() = node.output();
+  SetInt(parts, "axis", static_cast<int64_t>(rows->axis));
+  return true;
+}
+
+// One of them, cut out.
+bool RowsFollower::FollowPart(const Node& node) {
+  const std::optional<RowsAxis> rows = RowsOf(node.input(0));
+  const std::optional<int64_t> begin = Int(node, 1), end = Int(node, 2), axis = Int(node, 3);
+  if (!rows.has_value() || axis != static_cast<int64_t>(rows->axis) || !begin.has_value() ||
+      *begin % rows_ != 0 || *begin >= rows->each * rows_ || *begin < 0 || end != *begin + rows_) {
+    return false;
+  }
+  if (rows->each == 1) {
+    Add(node, "Identity", {node.input(0)}, node.output(0));
+    return true;
+  }
+  Node& parts = Add(node, "Split", {node.input(0)}, Fresh(node.output(0)));
+  SetInt(parts, "axis", *axis);
+  while (parts.output_size() < rows->each) parts.add_output(Fresh(node.output(0)));
+  parts.set_output(static_cast<int>(*begin / rows_), node.output(0));
+  return true;
 }
 
 // topk(lengths, k=len(lengths)): all rows are sorted.

@@ -18,6 +18,14 @@
 namespace ulfd::convert {
 namespace {
 
+// Whether it splits the first axis in equal parts, as many as there may be.
+bool CutsRows(const onnx::NodeProto& node) {
+  const bool sized =
+      (node.input_size() > 1 && !node.input(1).empty()) || FindAttribute(node, "split") != nullptr;
+  return node.op_type() == "Split" && IntAttribute(node, "axis", 0) == 0 && !sized &&
+         node.input_size() > 0 && node.output_size() > 1;
+}
+
 class HeadStacker : public Rewriter {
  public:
   HeadStacker(onnx::GraphProto& graph, int64_t opset) : Rewriter(graph, opset) {
@@ -25,9 +33,10 @@ class HeadStacker : public Rewriter {
       if (node.output_size() == 1) Note(node);
     }
   }
-  bool cuts() const { return !parts_.empty(); }
 
  private:
+  bool Fits() const override { return stacks_ && cuts_; }
+
   // Where the part `number` of `heads` of x ends; its number 1: what a part has.
   struct End {
     std::string of;
@@ -55,6 +64,7 @@ class HeadStacker : public Rewriter {
   bool Replace(const onnx::NodeProto& node) override {
     if (node.op_type() == "Concat") return Stack(node);
     if (node.op_type() == "Tile") return Repeat(node);
+    if (node.op_type() == "Split") return CutAll(node);
     return node.op_type() == "Slice" && Cut(node);
   }
 
@@ -67,6 +77,7 @@ class HeadStacker : public Rewriter {
       return false;
     }
     AddBesideRows(node, {node.input().begin(), node.input().end()}, node.output(0));
+    stacks_ = true;
     return true;
   }
 
@@ -81,6 +92,15 @@ class HeadStacker : public Rewriter {
     AddBesideRows(node,
                   std::vector<std::string>(static_cast<size_t>(times->front()), node.input(0)),
                   node.output(0));
+    stacks_ = true;
+    return true;
+  }
+
+  // All parts of x, which are equal.
+  bool CutAll(const onnx::NodeProto& node) {
+    if (!CutsRows(node) || FindTensor(node.input(0)) != nullptr) return false;
+    const std::string apart = Apart(node, node.input(0), node.output_size());
+    for (int i = 0; i < node.output_size(); ++i) TakePart(node, apart, i, node.output(i));
     return true;
   }
 
@@ -94,17 +114,28 @@ class HeadStacker : public Rewriter {
                              : begin->second.of != x || begin->second.number != number - 1) {
       return false;
     }
-    const std::string &out = node.output(0), row = Fresh(out), shape = Fresh(out);
-    AddSlice(node, Make(node, "Shape", {x}), 0, 1, std::numeric_limits<int64_t>::max(), row);
-    SetInt(Add(node, "Concat", {Integers(out, {-1, heads}), row}, shape), "axis", 0);
-    const std::string apart = Make(node, "Reshape", {x, shape}), part = Fresh(out);
-    AddSlice(node, apart, 1, number - 1, number, part);
-    AddOnAxis(node, "Squeeze", part, 1, out);
+    TakePart(node, Apart(node, x, heads), number - 1, node.output(0));
     return true;
+  }
+
+  // [rows * heads, ...] as [rows, heads, ...].
+  std::string Apart(const onnx::NodeProto& node, const std::string& x, int64_t heads) {
+    cuts_ = true;
+    const std::string row = Fresh(x), shape = Fresh(x);
+    AddSlice(node, Make(node, "Shape", {x}), 0, 1, std::numeric_limits<int64_t>::max(), row);
+    SetInt(Add(node, "Concat", {Integers(shape, {-1, heads}), row}, shape), "axis", 0);
+    return Make(node, "Reshape", {x, shape});
+  }
+  void TakePart(const onnx::NodeProto& node, const std::string& apart, int64_t at,
+                const std::string& out) {
+    const std::string part = Fresh(out);
+    AddSlice(node, apart, 1, at, at + 1, part);
+    AddOnAxis(node, "Squeeze", part, 1, out);
   }
 
   std::map<std::string, std::string> shapes_, rows_;  // Of what.
   std::map<std::string, End> more_, parts_, ends_;
+  bool stacks_ = false, cuts_ = false;
 };
 
 }  // namespace
@@ -113,6 +144,7 @@ bool CutsParts(const onnx::GraphProto& graph) {
   constexpr absl::string_view kSteps[] = {"Shape", "Gather", "Add", "Div"};
   std::map<absl::string_view, size_t> steps;  // How many of these made it, one after another.
   for (const onnx::NodeProto& node : graph.node()) {
+    if (CutsRows(node)) return true;
     if (node.input_size() == 0 || node.output_size() != 1) continue;
     const auto before = steps.find(node.input(0));
     const size_t done = before == steps.end() ? 0 : before->second;
@@ -124,8 +156,7 @@ bool CutsParts(const onnx::GraphProto& graph) {
 }
 
 bool StackBesideRows(onnx::GraphProto& graph, int64_t opset) {
-  HeadStacker stacker(graph, opset);
-  return stacker.cuts() && stacker.Run();
+  return HeadStacker(graph, opset).Run();
 }
 
 }  // namespace ulfd::convert

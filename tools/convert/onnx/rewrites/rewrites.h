@@ -50,7 +50,8 @@ bool UnrollBags(onnx::GraphProto& graph, int64_t opset);
 // Reshape of the ids to rows, and the same of it.
 void UnrollFixedBags(onnx::GraphProto& graph, int64_t opset);
 
-// Whether the graph computes the size of equal parts of something, as chunk() does.
+// Whether the graph computes the size of equal parts of something, as chunk() does, or splits rows
+// in equal parts.
 bool CutsParts(const onnx::GraphProto& graph);
 // Rewrites cat(x.chunk(h, -1), dim=0), as models ported from TensorFlow split x into heads of
 // attention, what is repeated (y.repeat(h, 1, 1)) for them, and cat(z.chunk(h, dim=0), -1), which
