@@ -6,6 +6,7 @@ import numpy as np
 from onnx import TensorProto, helper, numpy_helper
 
 from random_graph import ADS, Value, matrix, raw
+from random_layers import states
 
 
 def convolution(x, w, b, dilation, pads, stride):
@@ -216,10 +217,6 @@ def branch_by_shape(g):
     g.output(g.binary("Mul", y, half))
 
 
-def logistic(a):
-    return 1 / (1 + np.exp(-a))
-
-
 def recurrent(g, op, directions, linear, packed, outputs=("all", "last"), first=None):
     """[rows, steps, k] through LSTM, GRU or RNN, in float64; packed: of rows as long as they say.
 
@@ -236,27 +233,9 @@ def recurrent(g, op, directions, linear, packed, outputs=("all", "last"), first=
         start[:] = g.random.randn(directions, ADS if first == "each" else 1, n)
     lengths = g.input("length", g.random.randint(1, 5, ADS).astype(np.float32)) if packed else None
     for d in range(directions):
-        h, c = start[d].astype(float), start[d].astype(float)
-        for t in range(4)[::-1 if d else 1]:
-            before = h, c
-            a = turned.array[t].astype(float) @ w[d].T + b[d][:gates * n]
-            s, rb = h @ r[d].T, b[d][gates * n:]
-            if op == "RNN":
-                h = np.tanh(a + s + rb)
-            elif op == "LSTM":
-                i, o, f, k = np.split(a + s + rb, 4, 1)
-                c = logistic(f) * c + logistic(i) * np.tanh(k)
-                h = logistic(o) * np.tanh(c)
-            else:
-                z, q = (logistic(v) for v in np.split((a + s + rb)[:, :2 * n], 2, 1))
-                inner = q * (s + rb)[:, 2 * n:] if linear else (
-                    (q * h) @ r[d][2 * n:].T + rb[2 * n:])
-                h = (1 - z) * np.tanh(a[:, 2 * n:] + inner) + z * h
-            if packed:
-                within = (lengths.array > t)[:, None]
-                h, c = np.where(within, h, before[0]), np.where(within, c, before[1])
-            every[t, d] = h * within if packed else h
-        last[d], cell[d] = h, c
+        every[:, d], last[d], cell[d] = states(
+            op, linear, turned.array, (w[d], r[d], b[d]), start[d],
+            lengths.array if packed else None, backwards=d == 1)
     attributes = {"linear_before_reset": linear} if op == "GRU" else {}
     # Zeros of the rows that the exporter saw, which others do not fit.
     rows = g.node("Gather", [g.node("Shape", [turned], np.array([4, ADS, 3])), g.ints(1)],

@@ -20,6 +20,11 @@ class Skip(Exception):
     """The value would say nothing: too large, no number, or decided by rounding."""
 
 
+def apart(a, axis):
+    """Whether no two entries of a line are so near that rounding decides which is larger."""
+    return a.shape[axis] < 2 or (np.diff(np.sort(a.astype(float), axis), axis=axis) > 1e-3).all()
+
+
 class Value:
     def __init__(self, name, array, rows):
         self.name, self.array, self.rows = name, array, rows  # rows: "ads", "user" or None.

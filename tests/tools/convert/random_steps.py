@@ -5,7 +5,8 @@ import math
 import numpy as np
 from onnx import helper
 
-from random_graph import ADS, Graph, Skip, Value, matrix
+import random_layers
+from random_graph import ADS, Graph, Skip, Value, apart, matrix
 
 
 def whole(a):
@@ -391,11 +392,6 @@ def einsum(g, x):
     return g.node("Einsum", [x, other], result, rows="ads", equation=equation)
 
 
-def apart(a, axis):
-    """Whether no two entries of a line are so near that rounding decides which is larger."""
-    return a.shape[axis] < 2 or (np.diff(np.sort(a.astype(float), axis), axis=axis) > 1e-3).all()
-
-
 def choice(g, x):
     """The best entries of an axis, or those at computed places."""
     if x.kind == "bool" or x.array.ndim < 2:
@@ -479,7 +475,7 @@ def to_ids(g, x):
 
 STEPS = [unary] * 5 + [two] * 6 + [cut] * 3 + [reshape] * 3 + [reduce] * 2 + [product] * 2 + \
         [choose, split, join, join, to_ids, to_ids, einsum, einsum, tile] + \
-        [choice] * 2 + [along] * 2 + [softmax] * 2 + [normalise] * 2 + \
+        random_layers.STEPS + [choice] * 2 + [along] * 2 + [softmax] * 2 + [normalise] * 2 + \
         [clip, variadic, powers, expand, nothing, mask_of_ids, mask_of_ids, mask_of_ids]
 
 
