@@ -21,6 +21,7 @@ struct RandomTensor {
   std::string name;
   std::vector<int32_t> dims;
   bool user = false;
+  bool input = false;
 
   bool flat() const { return dims.size() == 1; }
   int32_t columns() const { return flat() ? dims[0] : dims[0] * dims[1]; }
@@ -69,8 +70,8 @@ class Builder {
     return from[Between(0, static_cast<int32_t>(from.size()) - 1)];
   }
   std::string Name() { return absl::StrCat("t", next_++); }
-  void Keep(std::string name, std::vector<int32_t> dims, bool user) {
-    tensors_.push_back({std::move(name), std::move(dims), user});
+  void Keep(std::string name, std::vector<int32_t> dims, bool user, bool input = false) {
+    tensors_.push_back({std::move(name), std::move(dims), user, input});
   }
   // A layer whose top has `dims`.
   void Add(absl::string_view type, std::initializer_list<absl::string_view> bottoms,
@@ -93,6 +94,13 @@ class Builder {
   void Reshape(const RandomTensor& x);
   void Sum();
   void BatchDot();
+  void Formula(const RandomTensor& x);
+  void Normalise(const RandomTensor& x);
+  void Turn();
+  void Accumulate();
+  void Recur();
+  void Image();
+  void TakeBest();
   void Attention();
 
   ScratchModel& m_;
@@ -107,20 +115,20 @@ void Builder::AddInputs() {
       const std::string name = Name();
       const int32_t width = Between(4, 300);
       m_.Input(name, {width}, user);
-      Keep(name, {width}, user);
+      Keep(name, {width}, user, /*input=*/true);
     }
   }
   const int32_t items = Between(2, 50), columns = Between(1, 5) * 8;
   m_.Input("history", {items, columns}, /*user=*/true);
-  Keep("history", {items, columns}, true);
+  Keep("history", {items, columns}, true, /*input=*/true);
   m_.Input("query", {columns});
-  Keep("query", {columns}, false);
+  Keep("query", {columns}, false, /*input=*/true);
 }
 
 void Builder::AddLayer() {
   const RandomTensor any = Pick(tensors_);
   const RandomTensor flat = Pick(Where([](const RandomTensor& t) { return t.flat(); }));
-  switch (Between(0, 12)) {
+  switch (Between(0, 21)) {
     case 0:
     case 1:
       return FullyConnected(any, Width());
@@ -142,8 +150,24 @@ void Builder::AddLayer() {
       return Reshape(any);
     case 11:
       return Sum();
-    default:
+    case 12:
       return BatchDot();
+    case 13:
+    case 14:
+      return Formula(any);
+    case 15:
+      return Normalise(any);
+    case 16:
+      return Turn();
+    case 17:
+      return Accumulate();
+    case 18:
+      return Recur();
+    case 19:
+    case 20:
+      return Image();
+    default:
+      return TakeBest();
   }
 }
 
@@ -253,6 +277,104 @@ void Builder::BatchDot() {
   if (x.dims[0] * y.dims[0] > kMaxColumns) return;
   Add("batchdot_layer", {x.name, y.name}, {x.dims[0], y.dims[0]}, x.user && y.user,
       "batch_dot_param { transpose_a: false transpose_b: true }");
+}
+
+void Builder::Formula(const RandomTensor& x) {
+  const auto fits = [&](const RandomTensor& t) { return t.dims == x.dims; };
+  const RandomTensor y = Pick(Where(fits));
+  // What decides is an input: of what is computed, rounding would.
+  const std::vector<RandomTensor> inputs =
+      Where([&](const RandomTensor& t) { return fits(t) && t.input; });
+  if (!inputs.empty() && Chance(3)) {
+    const RandomTensor test = Pick(inputs);
+    return Add("expression_layer", {test.name, x.name, y.name}, x.dims,
+               test.user && x.user && y.user,
+               "expression_param { expression: 'where(gt(@0, 0), @1, @2)' }");
+  }
+  constexpr const char* kFormulas[] = {"@0 * sigmoid(@1)",    "max(@0, @1) - 0.5 * @0",
+                                       "@0 / (1 + abs(@1))",  "exp(neg(@0 ^ 2)) + erf(@1)",
+                                       "2 * @0 + 1 + 0 * @1", "log(1 + @0 ^ 2) * sin(@1)"};
+  Add("expression_layer", {x.name, y.name}, x.dims, x.user && y.user,
+      absl::StrCat("expression_param { expression: '",
+                   kFormulas[Between(0, std::size(kFormulas) - 1)], "' }"));
+}
+
+void Builder::Normalise(const RandomTensor& x) {
+  const std::vector<int32_t> v = {x.dims.back()};
+  const std::string param =
+      absl::StrCat("layer_norm_param { eps: 0.1 centred: ", Chance(2) ? "true" : "false", " }");
+  if (Chance(2)) return Add("layer_norm_layer", {x.name}, x.dims, x.user, param);
+  Add("layer_norm_layer", {x.name}, x.dims, x.user, param, {v, v});
+}
+
+void Builder::Turn() {
+  const RandomTensor x = Pick(Where([](const RandomTensor& t) { return !t.flat(); }));
+  Add("transpose_layer", {x.name}, {x.dims[1], x.dims[0]}, x.user,
+      "transpose_param { perm: 0 perm: 2 perm: 1 }");
+}
+
+void Builder::Accumulate() {
+  const RandomTensor x = Pick(Where([](const RandomTensor& t) { return !t.flat(); }));
+  constexpr const char* kFunctions[] = {"MAX", "MIN", "PRODUCT", "CUMULATIVE_SUM"};
+  const int32_t function = Between(0, 3), dim = Between(1, 2);
+  const std::vector<int32_t> dims = function == 3 ? x.dims : std::vector{x.dims[2 - dim]};
+  Add("sum_layer", {x.name}, dims, x.user,
+      absl::StrCat("sum_param { dim: ", dim, " function: ", kFunctions[function], " }"));
+}
+
+void Builder::Recur() {
+  const RandomTensor x = Pick(
+      Where([](const RandomTensor& t) { return !t.flat() && t.columns() <= kMaxColumns / 2; }));
+  const int32_t k = x.dims[1];
+  if (k <= 40 && Chance(2)) {
+    return Add("gru_layer", {x.name}, x.dims, x.user, "",
+               {{k, 3 * k}, {k, 3 * k}, {3 * k}, {3 * k}});
+  }
+  const int32_t n = Between(1, 4) * 5;
+  Add("lstm_layer", {x.name}, {x.dims[0], n}, x.user, "",
+      {{n, 4 * n}, {k, 4 * n}, {4 * n}, {4 * n}});
+}
+
+// A convolution or a pool along the last axis, of channels in the one before.
+void Builder::Image() {
+  const RandomTensor x = Pick(Where([](const RandomTensor& t) { return !t.flat(); }));
+  const int32_t channels = x.dims[0], size = x.dims[1], kernel = Between(1, std::min(size, 3)),
+                pad = Between(0, kernel / 2), stride = Between(1, 2),
+                places = (size + 2 * pad - kernel) / stride + 1;
+  const auto shape = [&](std::initializer_list<int32_t> dims) {
+    std::string text = absl::StrCat("reshape_param { shape: ", x.user ? 1 : -1);
+    for (const int32_t d : dims) absl::StrAppend(&text, " shape: ", d);
+    return text + " }";
+  };
+  const std::string window = absl::StrCat("kernel_size: ", kernel, " kernel_size: 1 pad: ", pad,
+                                          " pad: 0 stride: ", stride, " stride: 1");
+  const std::string image = Name(), result = Name();
+  m_.Layer("reshape_layer", {x.name}, image, shape({channels, size, 1}));
+  int32_t out = channels;
+  if (Chance(3)) {
+    m_.Layer("max_pooling_layer", {image}, result,
+             absl::StrCat("pooling_param { ", window, " pool: ", Chance(2) ? "AVE" : "MAX", " }"));
+  } else {
+    const int32_t group = Chance(3) ? channels : 1;
+    out = group * Between(1, group == 1 ? 20 : 2);
+    m_.Layer("convolution_layer", {image}, result,
+             absl::StrCat("convolution_param { ", window, " group: ", group, " }"),
+             {{out, channels / group, kernel, 1}, {out}});
+  }
+  Add("reshape_layer", {result}, {out, places}, x.user, shape({out, places}));
+}
+
+// The best places of an input, and what lies there in another tensor.
+void Builder::TakeBest() {
+  const RandomTensor by = Pick(Where([](const RandomTensor& t) { return t.input && t.flat(); }));
+  const RandomTensor x = Pick(Where([&](const RandomTensor& t) { return t.dims == by.dims; }));
+  const int32_t k = Between(1, std::min(by.dims[0], 20));
+  const std::string best = Name(), places = Name();
+  m_.Layer("top_k_layer", {by.name}, best,
+           absl::StrCat("top: '", places, "' top_k_param { k: ", k,
+                        " smallest: ", Chance(2) ? "true" : "false", " }"));
+  Keep(best, {k}, by.user);
+  Add("take_layer", {x.name, places}, {k}, x.user && by.user, "take_param { axis: 1 }");
 }
 
 // The shape of DIN, with q, k, q-k and q*k in any order and perhaps without one of them.

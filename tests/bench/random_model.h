@@ -11,8 +11,8 @@
 namespace ulfd::bench {
 
 // Writes a graph that `seed` determines into `m`: user and ad columns, a user history, and 4 to 20
-// layers or blocks of layers (a DIN attention among them) whose shapes fit.  Every layer type that
-// keeps to float32 takes part, GRU excepted.  tests/make_random_graphs.py makes smaller ones, with
+// layers or blocks of layers (a DIN attention among them) whose shapes fit: products, formulas,
+// recurrences, convolutions, choices.  tests/make_random_graphs.py makes smaller ones, with
 // lookups, and says what values they have.
 void BuildRandomModel(ScratchModel& m, uint32_t seed);
 // The same with choices made by `choose`, which gives any numbers: for fuzzers.
