@@ -442,7 +442,10 @@ class Builder {
     }
   }
 
-  absl::Status LayOutAds(std::vector<Life> lives, const std::vector<bool>& inner) {
+  // How many rows each value has at a time.  A stage runs several times for the tile: what it reads
+  // or makes of the whole tile lives all the while.
+  absl::StatusOr<std::vector<int64_t>> KeepThroughStages(std::vector<Life>& lives,
+                                                         const std::vector<bool>& inner) {
     std::vector<int64_t> rows(lives.size(), schedule_->tile_rows);
     for (const Stage& stage : schedule_->stages) {
       RETURN_IF_ERROR(LoadScope::Check());
@@ -454,12 +457,15 @@ class Builder {
           if (life.first >= stage.begin && life.first < stage.end) rows[id] = stage.rows;
           continue;
         }
-        // The stage runs several times for the tile: what it reads or makes of the whole tile
-        // must be there all the while.
         if (life.first >= stage.begin && life.first < stage.end) life.first = stage.begin;
         if (life.last >= stage.begin && life.last < stage.end) life.last = stage.end - 1;
       }
     }
+    return rows;
+  }
+
+  absl::Status LayOutAds(std::vector<Life> lives, const std::vector<bool>& inner) {
+    ASSIGN_OR_RETURN(const std::vector<int64_t> rows, KeepThroughStages(lives, inner));
     for (int64_t tile = 1;; tile *= 2) {
       RETURN_IF_ERROR(LoadScope::Check());
       std::vector<Lifetime> lifetimes;
