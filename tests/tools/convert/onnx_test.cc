@@ -20,6 +20,7 @@
 #include "gmock/gmock.h"
 #include "google/protobuf/text_format.h"
 #include "gtest/gtest.h"
+#include "onnx/defs/schema.h"
 #include "onnx/onnx_pb.h"
 #include "tests/testing/convert_case.h"
 #include "tests/testing/temp_dir.h"
@@ -1114,6 +1115,42 @@ TEST_F(OnnxTest, NamesAreMadeOnceAndBeforeTheyAreRead) {
   EXPECT_THAT(Error(Model(X({"ads", "4"}) + Out({"ads", "4"}) +
                           "node { name: 'a' op_type: 'NoSuchOperator' input: 'x' output: 'y' }")),
               HasSubstr("node \"a\" (NoSuchOperator): no converter for this type"));
+}
+
+// Every operator with every number of inputs up to what it wants, with and without attributes.
+TEST_F(OnnxTest, NodesMayLackInputsAndAttributes) {
+  onnx::ModelProto model;
+  ASSERT_TRUE(google::protobuf::TextFormat::ParseFromString(
+      "ir_version: 8 opset_import { version: 17 } opset_import { domain: 'ai.onnx.ml' version: 3 } "
+      "graph { name: 'g' input { name: 'x' type { tensor_type { elem_type: 1 shape { "
+      "dim { dim_param: 'N' } dim { dim_value: 3 } } } } } "
+      "output { name: 'y' type { tensor_type { elem_type: 1 } } } node { } }",
+      &model));
+  onnx::NodeProto attributes;
+  ASSERT_TRUE(google::protobuf::TextFormat::ParseFromString(
+      "attribute { name: 'value' type: TENSOR t { data_type: 7 dims: 1 int64_data: 1 } } "
+      "attribute { name: 'axis' type: INT i: 1 } attribute { name: 'axes' type: INTS ints: 1 }",
+      &attributes));
+  onnx::NodeProto& node = *model.mutable_graph()->mutable_node(0);
+  for (const onnx::OpSchema& schema : onnx::OpSchemaRegistry::get_all_schemas()) {
+    for (const onnx::NodeProto& with : {onnx::NodeProto(), attributes}) {
+      for (int inputs = 0; inputs <= std::min(schema.max_input(), schema.min_input() + 1);
+           ++inputs) {
+        node = with;
+        node.set_op_type(schema.Name());
+        node.set_domain(schema.domain());
+        for (int i = 0; i < inputs; ++i) node.add_input("x");
+        node.add_output("y");
+        for (int i = 1; i < schema.min_output(); ++i) node.add_output(absl::StrCat("y", i));
+        const std::string error = Error(model);
+        if (schema.domain().empty() && inputs < schema.min_input()) {
+          EXPECT_THAT(error, HasSubstr(absl::StrCat("want at least ", schema.min_input())))
+              << schema.Name();
+        }
+        std::filesystem::remove_all(dir_.File("out"));
+      }
+    }
+  }
 }
 
 TEST_F(OnnxTest, ShapesThatTheFileStatesWrongDoNotDecide) {

@@ -432,6 +432,7 @@ absl::Status Complete(const std::string& directory, const ConvertOptions& option
   }
   RETURN_IF_ERROR(CheckNames(model.proto.graph()));
   NameFirstOutputs(*model.proto.mutable_graph());
+  RETURN_IF_ERROR(CheckStructure(model.proto, model.opset));
   DropStrings(model);
   SkipCopies(*model.proto.mutable_graph());
   ReadIdioms(*model.proto.mutable_graph(), model.opset);
