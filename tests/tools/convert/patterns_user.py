@@ -222,6 +222,24 @@ def user_tiled(g):
     total(g, g.binary("Mul", g.binary("Add", wide, flat), y))
 
 
+def titles_of_the_user(g):
+    """A convolution that pads, over steps merged with the user's row, times the ads."""
+    x, y = history(g), ads(g)
+    titles = g.node("Reshape", [x, g.ints(-1, 3, WIDTH)], x.array.reshape(-1, 3, WIDTH), rows=None)
+    words = g.node("Transpose", [titles], titles.array.transpose(0, 2, 1), rows=None,
+                   perm=[0, 2, 1])
+    padded = np.pad(words.array, ((0, 0), (0, 0), (1, 1)))
+    weight = g.constant(g.random.randn(WIDTH, WIDTH, 3).astype(np.float32))
+    windows = np.stack([padded[:, :, i:i + 3] for i in range(3)], -1)
+    found = np.einsum("nctk,ock->not", windows, weight.array).astype(np.float32)
+    found = g.node("Conv", [words, weight], found, rows=None, pads=[1, 1])
+    best = g.node("ReduceMax", [found], found.array.max(2), rows=None, axes=[2], keepdims=0)
+    both = g.node("Reshape", [best, g.ints(-1, 2, WIDTH)], best.array.reshape(1, 2, WIDTH),
+                  rows="user")
+    either = g.node("ReduceMax", [both], both.array.max(1), rows="user", axes=[1], keepdims=0)
+    total(g, g.binary("Mul", either, y))
+
+
 def steps_as_rows_by_the_users_size(g):
     """torch.cat([history, item], 1).flatten(), looked up, and back by history.size(0); by row."""
     table = g.constant(g.random.randn(7, WIDTH).astype(np.float32))
@@ -239,5 +257,5 @@ PATTERNS = [user_without_axis, user_tiled, row_by_zeros, sums_over_the_user,
             products_of_other_ranks, heads_of_ads, ads_beside_one, whether_the_user_had_it,
             last_step_of_the_user, best_steps_of_the_user, best_of_one_user, layers_of_the_user,
             heads_of_the_user, steps_by_numbers_of_others,
-            steps_as_rows_by_the_users_size]
+            steps_as_rows_by_the_users_size, titles_of_the_user]
 REFUSED = []

@@ -189,7 +189,8 @@ bool OnnxGraph::IsRepeated(const OnnxValue& value, int axis) const {
   if (value.axes[axis] < 0) return value.dims[axis] != Dim::Of(1);
   const Dim own = builder_.Find(value.tensor)->shape[value.axes[axis]];
   if (own.IsUsers() && value.dims[axis].IsAds()) return true;
-  return own == Dim::Of(1) && value.dims[axis] != Dim::Of(1) && !value.dims[axis].IsUsers();
+  const bool one = own == Dim::Of(1) || own == Dim::Users();
+  return one && value.dims[axis] != Dim::Of(1) && value.dims[axis] != Dim::Users();
 }
 
 bool OnnxGraph::RowsAreUsers(const OnnxValue& value) const {
@@ -354,11 +355,11 @@ absl::StatusOr<std::string> OnnxGraph::FullBehind(const OnnxValue& value, int ax
   return Plain(MoveAxis(Whole(tensor, front.dims), 0, axis));
 }
 
-// As Full, of rows that are repeated ads * k times: apart from k first.
+// As Full, of rows that are repeated ads * k or users * k times: apart from k first.
 absl::StatusOr<std::string> OnnxGraph::FullMerged(OnnxValue value) {
   const Dims dims = value.dims;
   value.dims[0] = Dim::Of(dims[0].value());
-  value.dims.insert(value.dims.begin(), Dim::Ads());
+  value.dims.insert(value.dims.begin(), dims[0].IsAds() ? Dim::Ads() : Dim::Users());
   value.axes.insert(value.axes.begin() + 1, -1);
   ASSIGN_OR_RETURN(const std::string apart, Full(value));
   ASSIGN_OR_RETURN(const std::vector<int64_t> sizes,
@@ -369,8 +370,8 @@ absl::StatusOr<std::string> OnnxGraph::FullMerged(OnnxValue value) {
 }
 
 absl::StatusOr<std::string> OnnxGraph::Full(const OnnxValue& value) {
-  if (value.rank() > 0 && value.dims[0].IsAds() && value.dims[0].value() > 1 &&
-      IsRepeated(value, 0)) {
+  if (value.rank() > 0 && (value.dims[0].IsAds() || value.dims[0].IsUsers()) &&
+      value.dims[0].value() > 1 && IsRepeated(value, 0)) {
     return FullMerged(value);
   }
   for (int i = 1; i < value.rank(); ++i) {
