@@ -124,6 +124,23 @@ def step_of_each_row(g):
     g.output(g.node("GatherND", [x, at], x.array[np.arange(ADS), last.array]))
 
 
+def step_of_each_title(g):
+    """x.view(-1, 4, 3)[arange(rows * 2), place], as PyTorch 1.13 writes it: places among all."""
+    x = g.input("x", g.random.randn(ADS, 2, 12).astype(np.float32))
+    place = g.input("place", g.random.randint(0, 4, (ADS, 2)))
+    titles = g.node("Reshape", [x, g.ints(-1, 4, 3)], x.array.reshape(-1, 4, 3), rows="ads")
+    place = g.node("Reshape", [place, g.ints(-1)], place.array.reshape(-1), rows="ads")
+    rows = g.node("Gather", [g.node("Shape", [titles], np.array([ADS * 2, 4, 3])),
+                             g.constant(np.array(0))], np.array(ADS * 2), axis=0)
+    rows = g.node("Range", [g.constant(np.array(0)), rows, g.constant(np.array(1))],
+                  np.arange(ADS * 2))
+    first = g.node("Mul", [rows, g.constant(np.array(4))], rows.array * 4)
+    at = g.node("Add", [place, first], place.array + first.array)
+    steps = g.node("Reshape", [titles, g.ints(-1, 3)], x.array.reshape(-1, 3), rows="ads")
+    found = g.node("Gather", [steps, at], steps.array[at.array], rows="ads", axis=0)
+    g.output(g.node("Reshape", [found, g.ints(-1, 6)], found.array.reshape(ADS, 6)))
+
+
 def rows_of(g, mask):
     """What PyTorch makes of a mask that is an index."""
     places = np.argwhere(mask.array)
@@ -770,7 +787,7 @@ PATTERNS = [example_without_dynamic_axes, exported_long_ago, column_of_the_examp
             product_with_merged_steps, places_from_the_end, one_entry_for_all_rows,
             statistics_of_the_rows, variance_of_the_rows, steps_of_each_row, several_of_some,
             entries_of_computed_places, best_of_few, index_filled, same_entries_of_each_row,
-            rows_squeezed, mask_for_each_candidate]
+            rows_squeezed, mask_for_each_candidate, step_of_each_title]
 REFUSED = [(place_beyond, "index 3 of 3 entries"), (rows_that_meet_others, "across rows"),
            (loss_beside_scores, "one for all rows of a request"),
            (entries_that_are_lost, "loses all but one"),

@@ -195,7 +195,7 @@ bool OnnxGraph::IsRepeated(const OnnxValue& value, int axis) const {
 
 bool OnnxGraph::RowsAreUsers(const OnnxValue& value) const {
   const Shape& shape = builder_.Find(value.tensor)->shape;
-  return shape.rank() > 0 && shape[0].IsUsers();
+  return shape.rank() > 0 && shape[0] == Dim::Users();
 }
 
 // The axes of the value, with the user's row in front where the tensor has nothing else there: the

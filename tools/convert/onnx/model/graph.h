@@ -51,7 +51,7 @@ struct RowMask {
 // as a ScatterND with [[r, 2], [r, 3]].  Where x has its steps in front, row r has r plus a value
 // times the rows.
 struct RowNumbers {
-  engine::Dim count = engine::Dim::Ads();  // Rows: the users or the ads.
+  engine::Dim count = engine::Dim::Ads();  // Rows: the users or the ads, or what each has, merged.
   int64_t scale = 1;                       // 0: the value times the rows, without their numbers.
   bool steps_first = false;
   std::string plus;  // Empty: nothing.  Of two along the last axis: what follows the number.

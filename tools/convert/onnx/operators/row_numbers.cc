@@ -24,6 +24,9 @@ bool IsNumber(const Constant* constant, int64_t value) {
          constant->elements() == 1 && constant->dim(0) == Dim::Of(value);
 }
 
+// Whether it is the number of rows, or of what is merged with them.
+bool CountsRows(const Dim& dim) { return !dim.IsConst() && !dim.IsUnknown(); }
+
 // Elements of the dimensions [from, to); nothing unless they are numbers, and few.
 std::optional<int64_t> Elements(const Dims& dims, size_t from, size_t to) {
   int64_t count = 1;
@@ -110,7 +113,7 @@ absl::Status GatherOfRows(OnnxNode& node, const RowNumbers& rows) {
   ASSIGN_OR_RETURN(const OnnxValue x, node.value(0));
   if (IntAttribute(node.node, "axis", 0) != 0 || rows.plus.empty() || rows.dims.size() > 2 ||
       rows.dims[0] != rows.count || x.dims[0].IsConst() ||
-      (rows.steps_first ? rows.scale != 1 : x.dims[0].value() != rows.scale)) {
+      (rows.steps_first ? rows.scale != 1 : x.dims[0].value() != rows.scale * rows.count.value())) {
     return Unimplemented("numbers of rows, times ", rows.scale, ", of shape ", DimsText(x.dims));
   }
   if (rows.steps_first) {
@@ -123,7 +126,8 @@ absl::Status GatherOfRows(OnnxNode& node, const RowNumbers& rows) {
   ASSIGN_OR_RETURN(const std::string in, node.graph.PlainAlong(x, {0}));
   // The user's row and those of the ads are numbered alike.
   Dims dims = x.dims;
-  dims[0] = x.dims[0].IsAds() ? Dim::Ads() : Dim::Users();
+  dims[0] =
+      engine::Multiply(x.dims[0].IsAds() ? Dim::Ads() : Dim::Users(), Dim::Of(rows.count.value()));
   dims.insert(dims.begin() + 1, Dim::Of(rows.scale));
   std::vector<int64_t> sizes = {-1};
   for (size_t d = 1; d < dims.size(); ++d) sizes.push_back(dims[d].value());
@@ -426,7 +430,7 @@ bool MakesPlacesTimesRows(const OnnxNode& node) {
     const OnnxValue* const places = node.graph.FindValue(node.node.input(1 - i));
     const bool fits = count != nullptr && !count->is_float && IsNumbers(count->dims) &&
                       count->elements() == 1 && places != nullptr && places->rank() == 1 &&
-                      (count->dim(0) == Dim::Ads() || count->dim(0) == Dim::Users());
+                      CountsRows(count->dim(0));
     if (!fits) continue;
     node.graph.SetRowNumbers(node.output(), {.count = count->dim(0),
                                              .scale = 0,
@@ -490,7 +494,7 @@ absl::StatusOr<bool> ConvertRowNumbers(OnnxNode& node) {
   }
   const Constant* const limit = node.constant(1);
   if (op == "Range" && limit != nullptr && !limit->is_float && limit->elements() == 1 &&
-      (limit->dim(0) == Dim::Ads() || limit->dim(0) == Dim::Users())) {
+      CountsRows(limit->dim(0))) {
     if (!IsNumber(node.constant(0), 0) || !IsNumber(node.constant(2), 1)) {
       return Unimplemented("numbers of rows that do not start with 0, one by one");
     }
