@@ -268,6 +268,19 @@ def rows_of_the_example_as_a_number(g):
     g.output(g.node("Div", [flat, rows], flat.array / ADS))
 
 
+def sums_of_the_example_that_are_lost(g):
+    """scatter_add of steps merged with rows, before operator set 16, onto zeros of the example."""
+    g.rows = ADS
+    x = g.input("x", g.random.randn(ADS, 2, 4).astype(np.float32))
+    steps = reshape(g, x, (-1, 4), x.array.reshape(-1, 4))
+    at = g.cast(g.input("at", g.random.randint(0, 3, (ADS, 2, 4)).astype(np.float32)), "int")
+    at = reshape(g, at, (-1, 4), at.array.reshape(-1, 4))
+    zeros = g.constant(np.zeros((ADS * 2, 3), np.float32))
+    sums = g.node("ScatterElements", [zeros, at, steps], np.zeros((ADS * 2, 3), np.float32), axis=1)
+    sums = g.binary("Add", sums, zeros)
+    g.output(reshape(g, sums, (ADS, 6), sums.array.reshape(ADS, 6)))
+
+
 def rows_of_one_that_meet(g):
     """One row as a step, summed over both."""
     g.rows, g.ad_inputs = 1, ["x"]
@@ -291,6 +304,18 @@ def queries_of_the_example(g):
     queries = g.constant(np.repeat(g.random.randn(2, 1, 4).astype(np.float32), ADS, 1))
     weights = np.einsum("qbd,bkd->bqk", queries.array, steps.array)
     g.output(g.node("Einsum", [queries, steps], weights, equation="q b d, b k d -> b q k"))
+
+
+def step_of_each_title_of_the_example(g):
+    """x.view(-1, 4, 3)[arange(len(x)), place], whose places among all are numbers."""
+    g.rows = ADS
+    x = g.input("x", g.random.randn(ADS, 2, 12).astype(np.float32))
+    place = g.input("place", g.random.randint(0, 4, (ADS, 2)))
+    place = reshape(g, place, (-1,), place.array.reshape(-1))
+    at = g.binary("Add", place, g.constant(np.arange(ADS * 2) * 4))
+    steps = reshape(g, x, (-1, 3), x.array.reshape(-1, 3))
+    found = g.node("Gather", [steps, at], steps.array[at.array], rows="ads", axis=0)
+    g.output(reshape(g, found, (ADS, 6), found.array.reshape(ADS, 6)))
 
 
 def lengths_of_the_example(g):
@@ -328,7 +353,8 @@ PATTERNS = [steps_in_front, sizes_by_a_condition, constants_of_rows, example_of_
             step_behind_the_only_row, packed_rows_of_the_example, packed_row_of_one,
             squeezed_with_the_row, rows_of_the_example_stay, only_row_of_the_example_stays,
             queries_of_the_example, branch_of_the_example, entries_of_numbered_rows,
-            lengths_of_the_example]
+            lengths_of_the_example, step_of_each_title_of_the_example]
 REFUSED = [(ones_of_the_example, "an output has the example's rows"),
+           (sums_of_the_example_that_are_lost, "loses all but one"),
            (rows_of_one_that_meet, "cannot be told from other sizes of 1"),
            (rows_of_the_example_as_a_number, "rows of the export's example")]

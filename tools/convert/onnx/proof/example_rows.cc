@@ -138,9 +138,11 @@ class RowsFollower : public Rewriter {
                                       const RowsAxis& like, bool one_is_enough);
   std::string Continue(const Node& node, const Progression& found, size_t rank, size_t axis,
                        const RowsAxis& like);
+  // Along the axis, and of these the rows alone.
+  std::string SizeOf(const Node& node, const RowsAxis& like);
   std::string RowCount(const Node& node, const RowsAxis& like);
   std::string Scalar(const Node& node, int64_t value);
-  std::string NumbersOfRows(const Node& node, const RowsAxis& like);
+  std::string NumbersBelow(const Node& node, const std::string& count);
   std::string Around(const Node& node, const Sizes& sizes, size_t at, const std::string& middle);
 
   const int64_t rows_, more_;
@@ -374,10 +376,15 @@ bool RowsFollower::FollowSizes(const Node& node) {
   return true;
 }
 
-std::string RowsFollower::RowCount(const Node& node, const RowsAxis& like) {
-  const std::string size = Fresh(node.output(0));
+std::string RowsFollower::SizeOf(const Node& node, const RowsAxis& like) {
+  std::string size = Fresh(node.output(0));
   AddSlice(node, Make(node, "Shape", {like.name}), 0, static_cast<int64_t>(like.axis),
            static_cast<int64_t>(like.axis) + 1, size);
+  return size;
+}
+
+std::string RowsFollower::RowCount(const Node& node, const RowsAxis& like) {
+  const std::string size = SizeOf(node, like);
   return like.each == 1 ? size : Make(node, "Div", {size, Integers(size, {like.each})});
 }
 
@@ -387,9 +394,9 @@ std::string RowsFollower::Scalar(const Node& node, int64_t value) {
   return scalar;
 }
 
-// 0, 1, .. for each row.
-std::string RowsFollower::NumbersOfRows(const Node& node, const RowsAxis& like) {
-  const std::string count = RowCount(node, like), limit = Fresh(count);
+// 0, 1, .. count - 1.
+std::string RowsFollower::NumbersBelow(const Node& node, const std::string& count) {
+  const std::string limit = Fresh(count);
   AddOnAxis(node, "Squeeze", count, 0, limit);
   return Make(node, "Range", {Scalar(node, 0), limit, Scalar(node, 1)});
 }
@@ -413,17 +420,15 @@ std::optional<std::string> RowsFollower::WithRows(const Node& node, const std::s
   Sizes sizes = few.dims;
   const int64_t each = sizes[axis] / rows_;
   const auto place = static_cast<int64_t>(axis);
-  if (one_is_enough && IsRepeated(few, axis, 1)) {
+  if (IsRepeated(few, axis, 1)) {
     const std::string one = Fresh(node.output(0));
     AddSlice(node, input, place, 0, 1, one);
-    return one;
+    if (one_is_enough) return one;
+    return Make(node, "Expand", {one, Around(node, sizes, axis, SizeOf(node, like))});
   }
   if (IsRepeated(few, axis, each)) {
-    std::string block = Fresh(node.output(0));
+    const std::string block = Fresh(node.output(0));
     AddSlice(node, input, place, 0, each, block);
-    if (each == 1) {
-      return Make(node, "Expand", {block, Around(node, sizes, axis, RowCount(node, like))});
-    }
     const std::string apart = Fresh(node.output(0));
     AddOnAxis(node, "Unsqueeze", block, place, apart);
     Sizes wide = sizes;
@@ -434,12 +439,12 @@ std::optional<std::string> RowsFollower::WithRows(const Node& node, const std::s
     sizes[axis] = -1;
     return Make(node, "Reshape", {repeated, Integers(repeated, sizes)});
   }
-  const std::optional<Progression> found = each == 1 ? ProgressionOf(few, axis) : std::nullopt;
+  const std::optional<Progression> found = ProgressionOf(few, axis);
   return found.has_value() ? std::optional(Continue(node, *found, sizes.size(), axis, like))
                            : std::nullopt;
 }
 
-// As many rows of it, along the axis of so many.
+// As many entries of it as `like` has, along the axis of so many.
 std::string RowsFollower::Continue(const Node& node, const Progression& found, size_t rank,
                                    size_t axis, const RowsAxis& like) {
   Sizes along(rank, 1), ones = along;
@@ -448,11 +453,11 @@ std::string RowsFollower::Continue(const Node& node, const Progression& found, s
   for (size_t i = 0; i < found.first.size(); ++i) {
     const int64_t first = found.first[i], step = found.steps[i];
     if (step == 0) {
-      const std::string all = Around(node, ones, axis, RowCount(node, like));
+      const std::string all = Around(node, ones, axis, SizeOf(node, like));
       parts.push_back(Make(node, "Expand", {Integers(all, {first}), all}));
       continue;
     }
-    std::string numbers = NumbersOfRows(node, like);
+    std::string numbers = NumbersBelow(node, SizeOf(node, like));
     if (rank > 1) numbers = Make(node, "Reshape", {numbers, Integers(numbers, along)});
     if (step != 1) numbers = Make(node, "Mul", {numbers, Scalar(node, step)});
     if (first != 0) numbers = Make(node, "Add", {numbers, Scalar(node, first)});
@@ -627,7 +632,7 @@ bool RowsFollower::FollowPlaces(const Node& node) {
   guessed_ = true;
   Sizes sizes(Find(node.input(1))->few.dims.size(), 1);
   sizes[places->axis] = -1;
-  std::string numbers = NumbersOfRows(node, *places);
+  std::string numbers = NumbersBelow(node, RowCount(node, *places));
   if (places->each > 1) {
     const std::string apart = Fresh(numbers);
     AddOnAxis(node, "Unsqueeze", numbers, 1, apart);
