@@ -109,10 +109,14 @@ std::string MissingField(const pb::Message& message, const std::string& path) {
   return absl::StrCat("required field ", path, " of ", message.GetTypeName(), " is missing");
 }
 
-std::string FindBadField(const pb::Message& message);
+// Files of others may have fields and numbers of their own.
+enum class Schema { kWhole, kOthers };
+
+std::string FindBadField(const pb::Message& message, Schema schema);
 
 // FindBadField within the values of one field of `message`.
-std::string FindBadValue(const pb::Message& message, const pb::FieldDescriptor* field) {
+std::string FindBadValue(const pb::Message& message, const pb::FieldDescriptor* field,
+                         Schema schema) {
   const pb::Reflection& reflection = *message.GetReflection();
   const bool repeated = field->is_repeated();
   const int n = repeated ? reflection.FieldSize(message, field) : 1;
@@ -129,24 +133,29 @@ std::string FindBadValue(const pb::Message& message, const pb::FieldDescriptor* 
     if (field->type() == pb::FieldDescriptor::TYPE_ENUM) {
       const int value = repeated ? reflection.GetRepeatedEnumValue(message, field, i)
                                  : reflection.GetEnumValue(message, field);
-      if (field->enum_type()->FindValueByNumber(value) != nullptr) continue;
+      if (schema == Schema::kOthers || field->enum_type()->FindValueByNumber(value) != nullptr) {
+        continue;
+      }
       return absl::StrCat(name, ": ", value, " is no value of ", field->enum_type()->name());
     }
     const std::string inner =
         FindBadField(repeated ? reflection.GetRepeatedMessage(message, field, i)
-                              : reflection.GetMessage(message, field));
+                              : reflection.GetMessage(message, field),
+                     schema);
     if (!inner.empty()) return absl::StrCat(name, ".", inner);
   }
   return "";
 }
 
 // The path of the first field that the schema lacks ("layer_params[3].field 7 is unknown"), number
-// that its enum lacks, or string that is not UTF-8 and so could not be sent on in a reply; empty if
-// there is none.
-std::string FindBadField(const pb::Message& message) {
+// that its enum lacks, or string that is not UTF-8 and so could not be sent on in a reply; of the
+// schema of others strings alone.  Empty if there is none.
+std::string FindBadField(const pb::Message& message, Schema schema) {
   const pb::Reflection& reflection = *message.GetReflection();
   const pb::UnknownFieldSet& unknown = reflection.GetUnknownFields(message);
-  if (!unknown.empty()) return absl::StrCat("field ", unknown.field(0).number(), " is unknown");
+  if (schema == Schema::kWhole && !unknown.empty()) {
+    return absl::StrCat("field ", unknown.field(0).number(), " is unknown");
+  }
   std::vector<const pb::FieldDescriptor*> fields;
   reflection.ListFields(message, &fields);
   for (const pb::FieldDescriptor* field : fields) {
@@ -155,7 +164,7 @@ std::string FindBadField(const pb::Message& message) {
         field->type() != pb::FieldDescriptor::TYPE_ENUM) {
       continue;
     }
-    if (std::string bad = FindBadValue(message, field); !bad.empty()) return bad;
+    if (std::string bad = FindBadValue(message, field, schema); !bad.empty()) return bad;
   }
   return "";
 }
@@ -249,7 +258,7 @@ absl::Status ParseTextProto(absl::string_view text, absl::string_view source,
   if (!parsed) {
     return InvalidArgument(source, ":", errors.text());
   }
-  if (const std::string bad = FindBadField(message); !bad.empty()) {
+  if (const std::string bad = FindBadField(message, Schema::kWhole); !bad.empty()) {
     return InvalidArgument(source, ": ", bad);
   }
   std::vector<std::string> missing;
@@ -273,13 +282,18 @@ absl::Status ParseBinaryProto(absl::string_view bytes, absl::string_view source,
     return InvalidArgument(prefix,
                            "truncated or broken: ", DescribeBreak(bytes, *message.GetDescriptor()));
   }
-  if (const std::string bad = FindBadField(message); !bad.empty()) {
+  if (const std::string bad = FindBadField(message, Schema::kWhole); !bad.empty()) {
     return InvalidArgument(prefix, bad);
   }
   std::vector<std::string> missing;
   message.FindInitializationErrors(&missing);
   if (missing.empty()) return absl::OkStatus();
   return InvalidArgument(prefix, MissingField(message, missing[0]));
+}
+
+absl::Status CheckStrings(const pb::Message& message, absl::string_view source) {
+  const std::string bad = FindBadField(message, Schema::kOthers);
+  return bad.empty() ? absl::OkStatus() : InvalidArgument(source, ": ", bad);
 }
 
 absl::StatusOr<ProtoFormat> ParseProto(absl::string_view content, absl::string_view source,

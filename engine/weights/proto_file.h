@@ -38,6 +38,10 @@ absl::Status ParseTextProto(absl::string_view text, absl::string_view source,
 absl::Status ParseBinaryProto(absl::string_view bytes, absl::string_view source,
                               google::protobuf::Message& message);
 
+// Of a message that was parsed otherwise: INVALID_ARGUMENT "SOURCE: ..." names a string that is not
+// UTF-8.
+absl::Status CheckStrings(const google::protobuf::Message& message, absl::string_view source);
+
 // Reads a file by one of the two above; returns the format that it had.  INVALID_ARGUMENT, too,
 // for what would take far more memory than its size.
 absl::StatusOr<ProtoFormat> ReadProtoFile(const std::string& path, ProtoFormat format,

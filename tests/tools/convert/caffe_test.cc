@@ -231,6 +231,16 @@ TEST_F(CaffeTest, FilesThatAreNoModel) {
             "--schema: inputs of a Caffe net have names");
 }
 
+TEST_F(CaffeTest, NamesMustBeUtf8) {
+  EXPECT_EQ(Error("layer { name: 'a' type: 'ReLU' bottom: 'x\\377' top: 'y' }"),
+            "net.prototxt: layer[0].bottom[0] \"x\\xff\" is not UTF-8");
+  // The net in binary, and its weights.
+  EXPECT_EQ(Error(OneLayer("fc\xff", {{3, 4}}).SerializeAsString()),
+            "net.prototxt: layer[0].name \"fc\\xff\" is not UTF-8");
+  EXPECT_EQ(Error(kInput, OneLayer("fc\xff", {{3, 4}})),
+            "net.caffemodel: layer[0].name \"fc\\xff\" is not UTF-8");
+}
+
 TEST_F(CaffeTest, FieldsThatNothingHereReadsAreSkipped) {
   const std::string trained = absl::StrCat(
       kInput,

@@ -69,6 +69,7 @@ absl::Status ReadWeights(const std::string& path, CaffeNet& net) {
         path,
         ": truncated, or not a caffemodel (a binary NetParameter), or of too many small parts");
   }
+  RETURN_IF_ERROR(engine::CheckStrings(weights, path));
   if (weights.layer_size() + weights.layers_size() == 0) {
     return InvalidArgument(path, ": has no layers; is it a caffemodel?");
   }
@@ -247,6 +248,7 @@ absl::StatusOr<CaffeNet> ReadCaffe(const std::string& net_path, const std::strin
         ": truncated, or not a Caffe net (text or binary NetParameter), or of too "
         "many small parts");
   }
+  RETURN_IF_ERROR(engine::CheckStrings(net, net_path));
   CaffeNet result;
   RETURN_IF_ERROR(Annotate(Normalize(std::move(net), result), net_path));
   if (!weights_path.empty()) {
