@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/rpc/call_receiver.h"
 
+#include <grpcpp/alarm.h>
 #include <pthread.h>
 
 #include <cstdlib>
@@ -23,6 +24,30 @@ constexpr int kQuietLooks = 40;
 constexpr size_t kMostSpares = 16;
 // What a reply may need to leave, once the server shuts down.
 constexpr milliseconds kReplyTime{600};
+
+// NOLINTNEXTLINE(cppcoreguidelines-virtual-class-destructor): final, and nobody's.
+class Errand final : public CallEvent {
+ public:
+  explicit Errand(const std::function<void()>& work) : work_(work) {}
+  void Run(grpc::CompletionQueue* queue) {
+    alarm_.Set(queue, gpr_inf_past(GPR_CLOCK_MONOTONIC), static_cast<CallEvent*>(this));
+    MutexLock lock(mu_);
+    while (!done_) over_.Wait(mu_);
+  }
+  void Happened(bool) override {
+    work_();
+    MutexLock lock(mu_);
+    done_ = true;
+    over_.NotifyAll();
+  }
+
+ private:
+  const std::function<void()>& work_;
+  grpc::Alarm alarm_;
+  Mutex mu_;
+  CondVar over_;
+  bool done_ ABSL_GUARDED_BY(mu_) = false;
+};
 
 }  // namespace
 
@@ -121,6 +146,13 @@ void CallReceiver::Watch() {
     // Threads that were busy a moment ago may be so again in the next.
     if (quiet_looks == kQuietLooks) spares_wanted_.store(false);
   }
+}
+
+bool CallReceiver::Run(const std::function<void()>& work) {
+  if (!Enter()) return false;
+  Errand(work).Run(queue_.get());
+  Leave();
+  return true;
 }
 
 void CallReceiver::EndWhenAnswered(std::function<void()> cancel) {

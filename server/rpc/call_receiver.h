@@ -82,6 +82,9 @@ class CallReceiver {
   // How many spare threads have been started so far, and how many the system refused.
   int64_t spares() const { return spares_started_.load(std::memory_order_relaxed); }
   int64_t refused_spares() const { return spares_refused_.load(std::memory_order_relaxed); }
+  // Does some work on a receiving thread, after what waits for one, and waits for it; false: no
+  // longer.
+  bool Run(const std::function<void()>& work);
   // While the server shuts down: calls `cancel`, which ends all calls at once, as soon as every
   // call that wants an answer has had it for a while.  What nobody will ever answer (streams, calls
   // that never send their message) must not hold up the shutdown.

@@ -38,8 +38,6 @@ constexpr milliseconds kBackoff{20};
 constexpr milliseconds kLook{20};
 constexpr int kLookShare = 100;
 constexpr milliseconds kLongestPause{250};
-// Why a connection is closed: it keeps others from being handed over.
-constexpr char kHandOver[] = "hand_over";
 
 bool InodeOf(int fd, ino_t& inode) {
   struct stat info;
@@ -96,7 +94,7 @@ void ConnectionAcceptor::Stop() {
   thread_.join();
   socket_.fd = FileDescriptor();
   mute_.clear();
-  hand_over_.Stop([this](const std::string& peer) { Close(peer, kHandOver); });
+  hand_over_.Stop();
 }
 
 void ConnectionAcceptor::Loop() {
@@ -161,10 +159,10 @@ void ConnectionAcceptor::HandOver(FileDescriptor fd, const std::string& peer) {
   }
   const int number = fd.get();
   if (options_.handshakes_per_second == 0 || HelloHasCome(number)) {
-    return hand_over_.Add(std::move(fd), peer);
+    return hand_over_.Add(std::move(fd));
   }
   epoll_event told{.events = EPOLLIN | EPOLLRDHUP | EPOLLET, .data = {.fd = number}};
-  mute_[number] = {std::move(fd), peer, steady_clock::now() + options_.handshake_timeout};
+  mute_[number] = {std::move(fd), steady_clock::now() + options_.handshake_timeout};
   epoll_ctl(heard_.get(), EPOLL_CTL_ADD, number, &told);
 }
 
@@ -176,7 +174,7 @@ void ConnectionAcceptor::TakeHellos() {
     const bool over = (events[i].events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0;
     if (!over && !HelloHasCome(mute->first)) continue;
     epoll_ctl(heard_.get(), EPOLL_CTL_DEL, mute->first, nullptr);
-    if (!over) hand_over_.Add(std::move(mute->second.fd), mute->second.peer);
+    if (!over) hand_over_.Add(std::move(mute->second.fd));
     mute_.erase(mute);
   }
 }
@@ -219,7 +217,6 @@ void ConnectionAcceptor::LookAtAll() {
     for (const Handed& handed : handed_) open.push_back({handed.peer, ReadBytes(handed.fd)});
   }
   for (const auto& [peer, why] : watch_.Look(open)) Close(peer, why);
-  if (const std::string peer = hand_over_.Holding(); !peer.empty()) Close(peer, kHandOver);
 }
 
 bool ConnectionAcceptor::OnSocket(const Handed& handed, absl::FunctionRef<void(int fd)> act) const {

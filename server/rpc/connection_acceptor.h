@@ -98,7 +98,6 @@ class ConnectionAcceptor {
   // Of the thread: connections whose hello has not come, by descriptor, and who tells when it does.
   struct Mute {
     FileDescriptor fd;
-    std::string peer;
     std::chrono::steady_clock::time_point until;
   };
   std::map<int, Mute> mute_;

@@ -6,8 +6,6 @@
 
 #include <utility>
 
-#include "server/system/threads.h"
-
 namespace ulfd::server {
 namespace {
 
@@ -23,36 +21,21 @@ ConnectionHandOver::ConnectionHandOver(std::function<void(int fd)> hand,
                                        std::chrono::nanoseconds pace)
     : hand_(std::move(hand)), pace_(pace), thread_([this] { Loop(); }) {}
 
-ConnectionHandOver::~ConnectionHandOver() {
-  Stop([](const std::string&) {});
-}
+ConnectionHandOver::~ConnectionHandOver() { Stop(); }
 
-void ConnectionHandOver::Add(FileDescriptor fd, const std::string& peer) {
+void ConnectionHandOver::Add(FileDescriptor fd) {
   MutexLock lock(mu_);
-  waiting_.push_back({std::move(fd), peer});
+  waiting_.push_back(std::move(fd));
   changed_.NotifyAll();
 }
 
-std::string ConnectionHandOver::Holding() {
-  MutexLock lock(mu_);
-  const bool holds =
-      !handing_.empty() && !waiting_.empty() && CpuTimeOf(thread_) - begin_ > kLongest;
-  return holds ? handing_ : "";
-}
-
-void ConnectionHandOver::Stop(const std::function<void(const std::string& peer)>& cut) {
-  std::string holding;
+void ConnectionHandOver::Stop() {
   {
     MutexLock lock(mu_);
     stopping_ = true;
     waiting_.clear();
     changed_.NotifyAll();
-    const auto end = std::chrono::steady_clock::now() + kLongest;
-    while (!handing_.empty() && changed_.WaitUntil(mu_, end)) {
-    }
-    holding = handing_;
   }
-  if (!holding.empty()) cut(holding);
   if (thread_.joinable()) thread_.join();
 }
 
@@ -60,21 +43,17 @@ void ConnectionHandOver::Loop() {
   pthread_setname_np(pthread_self(), "ulfd-hand-over");
   for (auto due = std::chrono::steady_clock::now();;
        due = std::chrono::steady_clock::now() + pace_) {
-    Waiting next;
+    FileDescriptor next;
     {
       MutexLock lock(mu_);
-      handing_.clear();
-      changed_.NotifyAll();
       while (!stopping_ && waiting_.empty()) changed_.Wait(mu_);
       while (!stopping_ && changed_.WaitUntil(mu_, due)) {
       }
       if (stopping_) return;
       next = std::move(waiting_.front());
       waiting_.pop_front();
-      handing_ = std::move(next.peer);
-      begin_ = CpuTimeOfThisThread();
     }
-    if (!HasLeft(next.fd.get())) hand_(next.fd.release());
+    if (!HasLeft(next.get())) hand_(next.release());
   }
 }
 

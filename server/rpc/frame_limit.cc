@@ -4,10 +4,16 @@
 #include "server/rpc/frame_limit.h"
 
 #include <grpc/slice.h>
+#include <grpc/slice_buffer.h>
+#include <poll.h>
 
 #include <algorithm>
 #include <atomic>
+#include <deque>
+#include <memory>
+#include <optional>
 #include <unordered_map>
+#include <utility>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
@@ -15,37 +21,134 @@
 #include "base/mutex.h"
 #include "server/rpc/of_library.h"
 
+struct grpc_closure;
+struct grpc_endpoint;
+struct grpc_pollset;
+struct grpc_pollset_worker;
+struct grpc_transport;
+
 // As much of gRPC's declarations as callers need.
 struct grpc_chttp2_transport {  // NOLINT(readability-identifier-naming): its name.
-  ~grpc_chttp2_transport();
+  ~grpc_chttp2_transport();     // Begins with a grpc_transport.
 };
 absl::Status grpc_chttp2_perform_read(grpc_chttp2_transport* transport, const grpc_slice& slice);
+grpc_endpoint* grpc_transport_get_endpoint(grpc_transport* transport);
+int grpc_endpoint_get_fd(grpc_endpoint* endpoint);
+// Fills `bytes` and runs `done`, once there are some.
+void grpc_endpoint_read(grpc_endpoint* endpoint, grpc_slice_buffer* bytes, grpc_closure* done,
+                        bool urgent, int min_progress_bytes);
+
+namespace grpc_core {
+
+class DebugLocation {};
+class ExecCtx {
+ public:
+  // Soon, on this thread.
+  static void Run(const DebugLocation& location, grpc_closure* closure, absl::Status status);
+};
+struct Timestamp {
+  int64_t ms;
+};
+
+}  // namespace grpc_core
+
+// Waits for what comes, once no call waits for this thread.
+absl::Status grpc_pollset_work(grpc_pollset* pollset, grpc_pollset_worker** worker,
+                               grpc_core::Timestamp deadline);
 
 namespace ulfd::server {
 namespace {
 
 constexpr size_t kPrefaceBytes = 24;
 constexpr size_t kLengthBytes = 3, kHeadBytes = 9;
+constexpr FrameCount::Turn kEndless{.calls = int64_t{1} << 62, .bytes = size_t{1} << 62};
+constexpr uint8_t kHeaders = 1;  // The type of the frame that begins a call.
 
 // A library's functions have no object to keep anything in.
 // NOLINTBEGIN(cppcoreguidelines-avoid-non-const-global-variables)
 std::atomic<int64_t> ended{0};
 
+// Which turn this thread gives; 0: it receives no calls.
+thread_local int64_t this_turn = 0;
+std::atomic<int64_t> last_turn{0};
+
+// One thread at a time reads a connection.
+struct Connection {
+  ~Connection() { grpc_slice_buffer_destroy(&rest); }
+
+  FrameCount frames;
+  int64_t turn = -1;  // The last one that it had, and what is left of it.
+  FrameCount::Turn left;
+  grpc_slice_buffer rest = [] {  // What waits for its next turn.
+    grpc_slice_buffer none;
+    grpc_slice_buffer_init(&none);
+    return none;
+  }();
+};
+
+// A connection with more than one turn's worth waits for the next.
+struct Waiting {
+  int fd;
+  grpc_slice_buffer* bytes;
+  grpc_closure* read;
+};
+
 class Connections {
  public:
-  // One thread at a time reads a connection.
-  FrameCount& Of(const grpc_chttp2_transport* transport) {
+  Connection& Of(const grpc_chttp2_transport* transport) {
     MutexLock lock(mu_);
-    return counts_[transport];
+    std::unique_ptr<Connection>& connection = connections_[transport];
+    if (connection == nullptr) connection = std::make_unique<Connection>();
+    return *connection;
   }
-  void End(const grpc_chttp2_transport* transport) {
+  void End(grpc_chttp2_transport* transport) {
     MutexLock lock(mu_);
-    counts_.erase(transport);
+    const auto it = connections_.find(transport);
+    if (it == connections_.end()) return;
+    if (it->second->rest.length > 0) unread_.erase(EndpointOf(transport));
+    connections_.erase(it);
+  }
+  void Keep(grpc_chttp2_transport* transport, Connection& connection, grpc_slice rest) {
+    grpc_slice_buffer_add(&connection.rest, rest);
+    MutexLock lock(mu_);
+    unread_[EndpointOf(transport)] = &connection;
+    any_unread_.store(true, std::memory_order_release);
+  }
+  // Whether it has unread bytes, which wait for a turn now.
+  bool AwaitTurn(grpc_endpoint* endpoint, grpc_slice_buffer* bytes, grpc_closure* read) {
+    if (!any_unread_.load(std::memory_order_acquire)) return false;
+    MutexLock lock(mu_);
+    const auto it = unread_.find(endpoint);
+    if (it == unread_.end()) return false;
+    grpc_slice_buffer_swap(bytes, &it->second->rest);
+    unread_.erase(it);
+    any_unread_.store(!unread_.empty(), std::memory_order_release);
+    waiting_.push_back({grpc_endpoint_get_fd(endpoint), bytes, read});
+    any_waiting_.store(true, std::memory_order_release);
+    return true;
+  }
+  std::optional<Waiting> Next() {
+    if (!any_waiting_.load(std::memory_order_acquire)) return std::nullopt;
+    MutexLock lock(mu_);
+    if (waiting_.empty()) return std::nullopt;
+    const Waiting next = waiting_.front();
+    waiting_.pop_front();
+    any_waiting_.store(!waiting_.empty(), std::memory_order_release);
+    return next;
   }
 
  private:
+  static grpc_endpoint* EndpointOf(grpc_chttp2_transport* transport) {
+    return grpc_transport_get_endpoint(reinterpret_cast<grpc_transport*>(transport));
+  }
+
   Mutex mu_;
-  std::unordered_map<const grpc_chttp2_transport*, FrameCount> counts_ ABSL_GUARDED_BY(mu_);
+  std::unordered_map<const grpc_chttp2_transport*, std::unique_ptr<Connection>> connections_
+      ABSL_GUARDED_BY(mu_);
+  // By endpoint, those with a rest.
+  std::unordered_map<const grpc_endpoint*, Connection*> unread_ ABSL_GUARDED_BY(mu_);
+  std::deque<Waiting> waiting_ ABSL_GUARDED_BY(mu_);
+  std::atomic<bool> any_unread_{false}, any_waiting_{false};
 };
 
 Connections& connections() {
@@ -55,8 +158,9 @@ Connections& connections() {
 
 }  // namespace
 
-bool FrameCount::Add(const uint8_t* bytes, size_t size, TimePoint now) {
-  if (size == 0) return true;
+size_t FrameCount::Add(const uint8_t* bytes, size_t size, TimePoint now, Turn& turn) {
+  size = std::min(size, turn.bytes);
+  if (size == 0) return 0;
   if (!begun_) {
     // A client's preface; no frame is as long as it would be as one.
     if (*bytes == 'P') left_ = kPrefaceBytes;
@@ -67,15 +171,22 @@ bool FrameCount::Add(const uint8_t* bytes, size_t size, TimePoint now) {
   const auto paid = std::min<double>(since.count() * kFreePerSecond, kMostOwed);
   owed_bytes_ = std::max<int64_t>(0, owed_bytes_ - static_cast<int64_t>(paid * kPaidBytes));
   last_ = now;
+  const uint8_t* const begin = bytes;
   for (const uint8_t* const end = bytes + size;;) {
     const size_t passed = std::min(left_, static_cast<size_t>(end - bytes));
     left_ -= passed;
     bytes += passed;
-    if (bytes == end) return owed_bytes_ <= kMostOwed * kPaidBytes;
+    if (bytes == end) break;
     if (head_ < kLengthBytes) length_ = length_ << 8 | *bytes;
+    if (head_ == kLengthBytes && *bytes == kHeaders && turn.calls-- == 0) {
+      turn = {.calls = 0, .bytes = 0};
+      return static_cast<size_t>(bytes - begin);
+    }
     ++bytes;
     if (++head_ == kHeadBytes) Begin(length_);
   }
+  turn.bytes -= size;
+  return size;
 }
 
 void FrameCount::Begin(size_t length) {
@@ -100,12 +211,54 @@ absl::Status grpc_chttp2_perform_read(grpc_chttp2_transport* transport, const gr
   static auto* const read =
       ulfd::server::OfLibrary<absl::Status(grpc_chttp2_transport*, const grpc_slice&)>(
           "_Z24grpc_chttp2_perform_readP21grpc_chttp2_transportRK10grpc_slice");
-  if (!ulfd::server::connections().Of(transport).Add(GRPC_SLICE_START_PTR(slice),
-                                                     GRPC_SLICE_LENGTH(slice),
-                                                     std::chrono::steady_clock::now())) {
+  ulfd::server::Connection& connection = ulfd::server::connections().Of(transport);
+  const size_t size = GRPC_SLICE_LENGTH(slice);
+  // Threads that do not receive calls give no turns.
+  const int64_t turn = ulfd::server::this_turn;
+  if (turn != connection.turn || turn == 0) connection.left = {};
+  if (turn == 0) connection.left = ulfd::server::kEndless;
+  connection.turn = turn;
+  const size_t now = connection.frames.Add(GRPC_SLICE_START_PTR(slice), size,
+                                           std::chrono::steady_clock::now(), connection.left);
+  if (connection.frames.too_many()) {
     ulfd::server::ended.fetch_add(1, std::memory_order_relaxed);
     return ulfd::ResourceExhausted("frames: more than their bytes and time allow");
   }
-  return read(transport, slice);
+  if (now == size) return read(transport, slice);
+  ulfd::server::connections().Keep(transport, connection, grpc_slice_sub(slice, now, size));
+  if (now == 0) return absl::OkStatus();
+  const grpc_slice part = grpc_slice_sub(slice, 0, now);
+  absl::Status status = read(transport, part);
+  grpc_slice_unref(part);
+  return status;
+}
+
+void grpc_endpoint_read(grpc_endpoint* endpoint, grpc_slice_buffer* bytes, grpc_closure* done,
+                        bool urgent, int min_progress_bytes) {
+  static auto* const read =
+      ulfd::server::OfLibrary<void(grpc_endpoint*, grpc_slice_buffer*, grpc_closure*, bool, int)>(
+          "_Z18grpc_endpoint_readP13grpc_endpointP17grpc_slice_bufferP12grpc_closurebi");
+  if (ulfd::server::connections().AwaitTurn(endpoint, bytes, done)) return;
+  read(endpoint, bytes, done, urgent, min_progress_bytes);
+}
+
+absl::Status grpc_pollset_work(grpc_pollset* pollset, grpc_pollset_worker** worker,
+                               grpc_core::Timestamp deadline) {
+  static auto* const work = ulfd::server::OfLibrary<absl::Status(
+      grpc_pollset*, grpc_pollset_worker**, grpc_core::Timestamp)>(
+      "_Z17grpc_pollset_workP12grpc_pollsetPP19grpc_pollset_workerN9grpc_core9TimestampE");
+  ulfd::server::this_turn = ++ulfd::server::last_turn;
+  if (const auto next = ulfd::server::connections().Next(); next.has_value()) {
+    absl::Status status;
+    // Of a peer that has gone, nothing more is read: its calls would be answered for nobody.
+    pollfd look{next->fd, POLLRDHUP, 0};
+    if (poll(&look, 1, 0) > 0) {
+      grpc_slice_buffer_reset_and_unref(next->bytes);
+      status = ulfd::Unavailable("the peer has gone");
+    }
+    grpc_core::ExecCtx::Run({}, next->read, std::move(status));
+    deadline = {0};  // Looks for what else has come, and does not wait.
+  }
+  return work(pollset, worker, deadline);
 }
 // NOLINTEND(cppcoreguidelines-avoid-non-const-global-variables)

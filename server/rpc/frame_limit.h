@@ -1,5 +1,9 @@
-// A bound on how many HTTP/2 frames a connection brings: gRPC's thread that reads a connection
-// reads on as long as frames come, and each takes its time, however little it brings.
+// How connections take turns, and a bound on how many HTTP/2 frames one brings.
+//
+// gRPC 1.51 reads a connection as long as something comes, and then no other until all calls that
+// came are answered.  So what goes beyond a turn is kept, and read once no call waits for the
+// receiving thread, which looks at other connections before it gives the next turn.  Frames take
+// their time, too, however little they bring.
 // SPDX-License-Identifier: Apache-2.0
 #ifndef ULFD_SERVER_RPC_FRAME_LIMIT_H_
 #define ULFD_SERVER_RPC_FRAME_LIMIT_H_
@@ -21,8 +25,16 @@ class FrameCount {
   // That are not paid for yet.
   static constexpr int64_t kMostOwed = 20'000;
 
-  // The next bytes of the connection, which gRPC reads now; false: more frames than that.
-  bool Add(const uint8_t* bytes, size_t size, TimePoint now);
+  // What a connection may bring before others have their turn.
+  struct Turn {
+    int64_t calls = 16;
+    size_t bytes = 512 << 10;
+  };
+
+  // The next bytes of the connection; how many of them gRPC may read in this turn.
+  size_t Add(const uint8_t* bytes, size_t size, TimePoint now, Turn& turn);
+  // It has brought more than that.
+  bool too_many() const { return owed_bytes_ > kMostOwed * kPaidBytes; }
 
  private:
   void Begin(size_t length);

@@ -3,6 +3,7 @@
 
 #include <grpc/grpc.h>
 #include <grpc/support/time.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstring>
@@ -133,10 +134,14 @@ absl::StatusOr<std::unique_ptr<GrpcListener>> GrpcListener::Create(
   }
   listener->acceptor_ = std::make_unique<ConnectionAcceptor>(
       std::move(socket), acceptor,
-      [entrance = listener->entrance_.get()](int fd) {
-        grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters connection;
-        connection.fd = fd;
-        entrance->HandleNewConnection(&connection);
+      [entrance = listener->entrance_.get(), receiver = listener->receiver_.get()](int fd) {
+        // Where calls are received, connections have turns.
+        const bool handed = receiver->Run([entrance, fd] {
+          grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters connection;
+          connection.fd = fd;
+          entrance->HandleNewConnection(&connection);
+        });
+        if (!handed) close(fd);
       },
       listener->receiver_->ledger(), logger);
   return listener;
@@ -210,11 +215,10 @@ void GrpcListener::Collect(MetricPage& page) const {
                     "way (calls), replies that wait to be sent (unsent), HTTP/2 streams (streams), "
                     "bytes that never became a call (silent), TLS handshakes (handshakes), headers "
                     "(headers), small frames (frames), streams refused for their token or reset "
-                    "(refused), reading that kept others waiting (hand_over)",
+                    "(refused)",
                     number, {{"why", why}});
   };
-  for (const char* why :
-       {"calls", "unsent", "streams", "silent", "handshakes", "refused", "hand_over"}) {
+  for (const char* why : {"calls", "unsent", "streams", "silent", "handshakes", "refused"}) {
     const auto it = stats.closed.find(why);
     const int64_t in_openssl = why == absl::string_view("handshakes") ? EndedForHandshakes() : 0;
     closed(why, in_openssl + (it == stats.closed.end() ? 0 : it->second));

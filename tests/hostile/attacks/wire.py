@@ -116,6 +116,18 @@ def greetings_with_many_calls(site):
     _greetings(CHECK, 400, 4, site)
 
 
+@attack("greetings with calls in pieces", "connections that bring 20 checks at a time, twenty times, and read replies", seconds=8, short=True)
+def greetings_in_pieces(site):
+    def work(_):
+        while not site.over():
+            wire = site.wire()
+            for _ in range(20):
+                if not site.streams(wire, CHECK, EMPTY, 20):
+                    break
+            wire.close()
+    in_parallel(work, 4)
+
+
 def _frames(name, what, data, short=False, **options):
     REGISTERED.append(Attack(name, what, lambda site: site.flood(data, **options), short=short))
 

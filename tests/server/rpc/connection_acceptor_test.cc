@@ -243,25 +243,6 @@ TEST_F(ConnectionAcceptorTest, ClosesOneWhenNoDescriptorIsLeft) {
   EXPECT_TRUE(IsClosed(client.get()));
 }
 
-TEST_F(ConnectionAcceptorTest, ClosesTheOneThatKeepsOthersFromBeingHandedOver) {
-  std::atomic<bool> busy{true};
-  Start(10, [&] {
-    while (busy) {  // As gRPC is while bytes come.
-    }
-  });
-  const FileDescriptor first = Connect();
-  WaitFor([&] { return acceptor_->Stats().open == 1; });
-  EXPECT_TRUE(acceptor_->Stats().closed.empty()) << "it takes nothing from anybody";
-  const FileDescriptor second = Connect();
-  EXPECT_TRUE(IsClosed(first.get()));
-  WaitFor([&] { return acceptor_->Stats().closed["hand_over"] == 1; });
-  busy = false;  // gRPC sees the end of the connection.
-  WaitFor([&] {
-    MutexLock lock(mu_);
-    return handed_.size() == 2;
-  });
-}
-
 TEST_F(ConnectionAcceptorTest, HandsOverNobodyWhoHasLeft) {
   std::atomic<bool> busy{true};
   Start(10, [&] {
@@ -288,18 +269,16 @@ TEST_F(ConnectionAcceptorTest, HandsOverNobodyWhoHasLeft) {
 TEST_F(ConnectionAcceptorTest, StopsWhileOneIsHandedOver) {
   std::atomic<bool> busy{true};
   Start(10, [&] {
-    while (busy) {
-    }
+    while (busy) std::this_thread::yield();
   });
   const FileDescriptor client = Connect(), waiting = Connect();
   WaitFor([&] { return acceptor_->Stats().accepted == 2; });
   std::thread peer([&] {
-    EXPECT_TRUE(IsClosed(client.get()));
+    EXPECT_TRUE(IsClosed(waiting.get()));
     busy = false;
   });
   acceptor_->Stop();
   peer.join();
-  EXPECT_TRUE(IsClosed(waiting.get()));
 }
 
 }  // namespace
