@@ -318,6 +318,14 @@ def step_of_each_title_of_the_example(g):
     g.output(reshape(g, found, (ADS, 6), found.array.reshape(ADS, 6)))
 
 
+def row_turned_to_the_front(g):
+    """x.view(1, 1, 4).transpose(0, 1) of one row: outputs have their rows in front."""
+    g.rows, g.ad_inputs = 1, ["x"]
+    x = g.input("x", g.random.randn(ADS, 4).astype(np.float32))
+    steps = reshape(g, x, (1, 1, 4), x.array[None])
+    g.output(swap(g, g.node("Relu", [steps], np.maximum(steps.array, 0))))
+
+
 def lengths_of_the_example(g):
     """Softmax of masked steps merged with their rows: a made-up length may be 0."""
     g.rows = ADS
@@ -353,7 +361,7 @@ PATTERNS = [steps_in_front, sizes_by_a_condition, constants_of_rows, example_of_
             step_behind_the_only_row, packed_rows_of_the_example, packed_row_of_one,
             squeezed_with_the_row, rows_of_the_example_stay, only_row_of_the_example_stays,
             queries_of_the_example, branch_of_the_example, entries_of_numbered_rows,
-            lengths_of_the_example, step_of_each_title_of_the_example]
+            lengths_of_the_example, step_of_each_title_of_the_example, row_turned_to_the_front]
 REFUSED = [(ones_of_the_example, "an output has the example's rows"),
            (sums_of_the_example_that_are_lost, "loses all but one"),
            (rows_of_one_that_meet, "cannot be told from other sizes of 1"),

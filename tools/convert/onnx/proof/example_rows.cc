@@ -687,7 +687,7 @@ bool RowsFollower::Fits() const {
     const auto found = values_.find(output.name());
     if (found == values_.end()) return true;  // Not known here.
     const Array &few = found->second.few, &many = found->second.many;
-    const bool stays = !few.dims.empty() && few.dims == many.dims;
+    const bool stays = !few.dims.empty() && few.dims[0] == many.dims[0];
     if (!guessed_) return !stays || rows_ == 1 || few.dims[0] != rows_;
     if (stays) return false;
     for (int64_t i = 0; i < std::min(few.elements(), many.elements()); ++i) {
