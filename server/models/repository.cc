@@ -95,6 +95,7 @@ struct ModelLook {
   std::string base_path;
   int64_t names_left;
   ModelScan* scan;
+  engine::DirectoryRules rules;
 };
 
 // read(&names), where `names` may still be read of the model and of everything.
@@ -109,7 +110,7 @@ auto ReadNames(ModelLook& model, int64_t& names_left, Read read) {
 }
 
 // The newest version of each model, then the one before it of each, and so on.
-void ScanVersions(const VersionRules& rules, std::vector<ModelLook> looks, int64_t names_left) {
+void ScanVersions(std::vector<ModelLook> looks, int64_t names_left) {
   for (size_t age = 0; !looks.empty(); ++age) {
     std::erase_if(looks, [&](const ModelLook& look) {
       return !look.scan->listing.ok() || look.scan->listing->versions.size() <= age;
@@ -118,7 +119,7 @@ void ScanVersions(const VersionRules& rules, std::vector<ModelLook> looks, int64
       const std::vector<int64_t>& versions = look.scan->listing->versions;
       const int64_t version = versions[versions.size() - 1 - age];
       const std::string path = absl::StrCat(look.base_path, "/", version);
-      engine::DirectoryRules of_version = rules.Of(path);
+      engine::DirectoryRules of_version = VersionRules::OfVersion(path, look.rules);
       look.scan->versions.emplace(version, ReadNames(look, names_left, [&](int64_t* left) {
                                     of_version.names_left = left;
                                     return engine::FingerprintDirectory(path, of_version);
@@ -170,12 +171,12 @@ RepositoryScan RepositoryScanner::Scan(const std::map<std::string, std::string>&
   int64_t names_left = 10 * names_of_a_model;
   std::vector<ModelLook> looks;
   for (const auto& [name, base_path] : to_scan) {
-    ModelLook& look =
-        looks.emplace_back(ModelLook{base_path, names_of_a_model, &scan.models[name]});
+    ModelLook& look = looks.emplace_back(
+        ModelLook{base_path, names_of_a_model, &scan.models[name], rules_.OfModel(base_path)});
     look.scan->listing = ReadNames(
         look, names_left, [&](int64_t* left) { return ListVersionsOrWhy(look.base_path, left); });
   }
-  ScanVersions(rules_, std::move(looks), names_left);
+  ScanVersions(std::move(looks), names_left);
   return scan;
 }
 

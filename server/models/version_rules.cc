@@ -8,22 +8,34 @@
 
 namespace ulfd::server {
 
-engine::DirectoryRules VersionRules::Of(const std::string& directory) const {
-  std::vector<std::string> places;  // The first one is named in errors.
-  if (!repository_.empty()) places.push_back(repository_);
-  places.push_back(directory.substr(0, directory.rfind('/')));
-  places.push_back(directory);
-  places.insert(places.end(), link_targets_.begin(), link_targets_.end());
+namespace {
+
+void AddRoot(const std::string& place, std::vector<std::string>& roots) {
+  absl::StatusOr<std::string> resolved = engine::ResolvePath(place);
+  if (!resolved.ok() || std::find(roots.begin(), roots.end(), *resolved) != roots.end()) return;
+  roots.push_back(*std::move(resolved));
+}
+
+}  // namespace
+
+engine::DirectoryRules VersionRules::OfModel(const std::string& base_path) const {
   engine::DirectoryRules rules{.max_files = max_files_};
-  for (const std::string& place : places) {
-    absl::StatusOr<std::string> resolved = engine::ResolvePath(place);
-    if (!resolved.ok()) continue;
-    if (std::find(rules.roots.begin(), rules.roots.end(), *resolved) != rules.roots.end()) continue;
-    rules.roots.push_back(*std::move(resolved));
-  }
-  // Without any, links could lead anywhere; this leads nowhere.
-  if (rules.roots.empty()) rules.roots.push_back(directory);
+  if (!repository_.empty()) AddRoot(repository_, rules.roots);  // The first one is named in errors.
+  AddRoot(base_path, rules.roots);
+  for (const std::string& target : link_targets_) AddRoot(target, rules.roots);
   return rules;
+}
+
+engine::DirectoryRules VersionRules::Of(const std::string& directory) const {
+  return OfVersion(directory, OfModel(directory.substr(0, directory.rfind('/'))));
+}
+
+engine::DirectoryRules VersionRules::OfVersion(const std::string& directory,
+                                               engine::DirectoryRules of_model) {
+  AddRoot(directory, of_model.roots);
+  // Without any, links could lead anywhere; this leads nowhere.
+  if (of_model.roots.empty()) of_model.roots.push_back(directory);
+  return of_model;
 }
 
 }  // namespace ulfd::server

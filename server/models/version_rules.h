@@ -26,6 +26,10 @@ class VersionRules {
 
   // Of <base path>/<version>.  Resolves paths; what does not exist is left out.
   engine::DirectoryRules Of(const std::string& directory) const;
+  // The same for many versions of a model: what they share is resolved once.
+  engine::DirectoryRules OfModel(const std::string& base_path) const;
+  static engine::DirectoryRules OfVersion(const std::string& directory,
+                                          engine::DirectoryRules of_model);
   int64_t max_files() const { return max_files_; }
 
  private:
