@@ -258,6 +258,9 @@ absl::Status grpc_pollset_work(grpc_pollset* pollset, grpc_pollset_worker** work
     }
     grpc_core::ExecCtx::Run({}, next->read, std::move(status));
     deadline = {0};  // Looks for what else has come, and does not wait.
+    // Kicked before, it returns at once and leaves what it was to run; a second time it does not.
+    absl::Status worked = work(pollset, worker, deadline);
+    if (!worked.ok()) return worked;
   }
   return work(pollset, worker, deadline);
 }
