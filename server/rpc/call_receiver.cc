@@ -9,6 +9,7 @@
 #include <system_error>
 
 #include "absl/strings/str_cat.h"
+#include "server/rpc/frame_limit.h"
 #include "server/system/threads.h"
 
 namespace ulfd::server {
@@ -47,6 +48,23 @@ class Errand final : public CallEvent {
   Mutex mu_;
   CondVar over_;
   bool done_ ABSL_GUARDED_BY(mu_) = false;
+};
+
+// An event that comes at once, and tells `flag` when it has.
+// NOLINTNEXTLINE(cppcoreguidelines-virtual-class-destructor): it ends itself.
+class WakeUp final : public CallEvent {
+ public:
+  WakeUp(grpc::CompletionQueue* queue, std::atomic<bool>& flag) : flag_(flag) {
+    alarm_.Set(queue, gpr_inf_past(GPR_CLOCK_MONOTONIC), static_cast<CallEvent*>(this));
+  }
+  void Happened(bool) override {
+    flag_.store(false);
+    delete this;
+  }
+
+ private:
+  std::atomic<bool>& flag_;
+  grpc::Alarm alarm_;
 };
 
 }  // namespace
@@ -143,6 +161,7 @@ void CallReceiver::Watch() {
     quiet_looks = all_busy ? 0 : quiet_looks + 1;
     if (all_busy && spares_busy && spares_.size() < kMostSpares) AddSpare();
     MaybeCancel();
+    GiveTurns();
     // Threads that were busy a moment ago may be so again in the next.
     if (quiet_looks == kQuietLooks) spares_wanted_.store(false);
   }
@@ -153,6 +172,10 @@ bool CallReceiver::Run(const std::function<void()>& work) {
   Errand(work).Run(queue_.get());
   Leave();
   return true;
+}
+
+void CallReceiver::GiveTurns() {
+  if (TurnsWait() && !woken_.exchange(true)) new WakeUp(queue_.get(), woken_);
 }
 
 void CallReceiver::EndWhenAnswered(std::function<void()> cancel) {

@@ -127,6 +127,9 @@ class CallReceiver {
   // std::system_error: the system refuses a thread.
   void Add(Threads& threads, const char* name, void (CallReceiver::*loop)(Thread& self));
   void AddSpare();
+  // Wakes a thread if connections wait for their turns: all may wait for events, as after a spare
+  // one that kept something and ended.
+  void GiveTurns();
   // Calls cancel_ if it is time.
   void MaybeCancel();
   static void Handle(Thread& self, void* event, bool ok);
@@ -155,7 +158,8 @@ class CallReceiver {
   std::vector<std::shared_ptr<const void>> kept_ ABSL_GUARDED_BY(mu_);
   std::atomic<bool> spares_wanted_{false};
   std::atomic<int64_t> spares_started_{0}, spares_refused_{0};
-  Mutex stop_mu_;  // One Stop at a time.  Before mu_.
+  std::atomic<bool> woken_{false};  // An event that wakes a thread is on its way.
+  Mutex stop_mu_;                   // One Stop at a time.  Before mu_.
   bool closed_ ABSL_GUARDED_BY(stop_mu_) = false;
   // Those of Start do not change while the watch runs, the spare ones are its own.
   Threads threads_;

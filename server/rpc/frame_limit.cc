@@ -127,8 +127,9 @@ class Connections {
     any_waiting_.store(true, std::memory_order_release);
     return true;
   }
+  bool any_waiting() const { return any_waiting_.load(std::memory_order_acquire); }
   std::optional<Waiting> Next() {
-    if (!any_waiting_.load(std::memory_order_acquire)) return std::nullopt;
+    if (!any_waiting()) return std::nullopt;
     MutexLock lock(mu_);
     if (waiting_.empty()) return std::nullopt;
     const Waiting next = waiting_.front();
@@ -195,6 +196,8 @@ void FrameCount::Begin(size_t length) {
   head_ = 0;
   length_ = 0;
 }
+
+bool TurnsWait() { return connections().any_waiting(); }
 
 int64_t EndedForFrames() { return ended.load(std::memory_order_relaxed); }
 

@@ -46,6 +46,9 @@ class FrameCount {
   TimePoint last_;
 };
 
+// Whether a connection waits for its turn, which a thread gives that begins to wait for calls.
+bool TurnsWait();
+
 // Connections that brought more, so far.
 int64_t EndedForFrames();
 
