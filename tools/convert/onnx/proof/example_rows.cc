@@ -364,8 +364,9 @@ bool RowsFollower::FollowSizes(const Node& node) {
   const Value& value = *Find(node.input(0));
   const Sizes dims = value.few.dims;
   const size_t axis = at + dims.size() - few.size();  // Beyond the last: none.
-  if (value.computed || axis >= dims.size() || dims[axis] == 1 || dims[axis] != few[at])
+  if (value.computed || axis >= dims.size() || dims[axis] == 1 || dims[axis] != few[at]) {
     return false;
+  }
   const std::string like = Make(node, "ConstantOfShape", {node.input(1)});
   const std::optional<std::string> with =
       WithRows(node, node.input(0), axis, {like, at, few[at] / rows_}, true);
@@ -502,10 +503,11 @@ bool RowsFollower::FollowOthers(const Node& node, bool aligned) {
       const Value* const value = Find(input);
       const Sizes& dims = value->few.dims;
       if (value->computed || dims != value->many.dims || (places && like->axis != 0)) continue;
-      // Beyond the last: none.
-      const size_t axis = places          ? 0
-                          : terms.empty() ? dims.size() - from_end
-                                          : terms[i].find(terms[of][like->axis]);
+      // Beyond the last: none.  "..." stands for more axes than it has characters.
+      const size_t axis = places                          ? 0
+                          : terms.empty()                 ? dims.size() - from_end
+                          : like->axis < terms[of].size() ? terms[i].find(terms[of][like->axis])
+                                                          : std::string::npos;
       if (axis >= dims.size()) continue;
       if (dims[axis] != sizes[like->axis] || (!aligned && dims[axis] == 1)) continue;
       std::optional<std::string> with = rows_ == 1 && input == numbers

@@ -68,6 +68,7 @@ std::optional<int64_t> Rewriter::Int(const onnx::NodeProto& node, int i) const {
 }
 
 std::vector<std::string> Rewriter::EinsumTerms(const onnx::NodeProto& node) {
+  if (node.op_type() != "Einsum") return {};  // Others may have such an attribute, too.
   std::string equation = StringAttribute(node, "equation", "");
   std::erase(equation, ' ');
   const std::vector<std::string> sides = absl::StrSplit(equation, absl::MaxSplits("->", 1));

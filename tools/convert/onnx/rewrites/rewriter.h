@@ -45,7 +45,8 @@ class Rewriter {
   // The only integer of input i.
   std::optional<int64_t> Int(const onnx::NodeProto& node, int i) const;
 
-  // The labels of every input of Einsum, then those of its output; empty: it does not say them.
+  // The labels of every input of Einsum, then those of its output; empty: it does not say them, or
+  // is another node.
   static std::vector<std::string> EinsumTerms(const onnx::NodeProto& node);
 
   std::string Fresh(const std::string& base);
