@@ -28,6 +28,9 @@ using std::chrono::nanoseconds;
 
 constexpr milliseconds kLearnTimeout(500);
 constexpr std::chrono::seconds kLearnInterval(5);
+// Of those that the cluster is known to have, before those of the configuration: a thousand that
+// hang would take minutes.
+constexpr size_t kNodesAsked = 4;
 constexpr std::chrono::seconds kResolveTimeout(5);  // Of all names.
 constexpr milliseconds kLearnPause(50);
 constexpr milliseconds kAvoidFor(500);
@@ -178,8 +181,10 @@ absl::Status RedisCluster::Learn() {
   }
   // Another one each time: one that hangs must not hold up all.
   if (!nodes.empty()) {
-    std::rotate(nodes.begin(), nodes.begin() + turn_.fetch_add(1) % nodes.size(), nodes.end());
+    std::rotate(nodes.begin(), nodes.begin() + turn_.fetch_add(kNodesAsked) % nodes.size(),
+                nodes.end());
   }
+  nodes.resize(std::min(nodes.size(), kNodesAsked));
   nodes.insert(nodes.end(), options_.nodes.begin(), options_.nodes.end());
   std::string command;
   AppendCommand({"CLUSTER", "SLOTS"}, command);

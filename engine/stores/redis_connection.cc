@@ -285,6 +285,8 @@ absl::Status RedisConnection::Advance() {
 }
 
 absl::StatusOr<RedisReply> RedisConnection::Next() {
+  // It would be taken for the reply to what is sent next.
+  if (awaited_ == 0 && reader_->pos < reader_->len) return Failed("a reply to nothing");
   while (awaited_ > 0) {
     void* raw = nullptr;
     if (redisReaderGetReply(reader_, &raw) != REDIS_OK) {

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "base/errors.h"
+#include "base/status_macros.h"
 #include "base/text.h"
 
 namespace ulfd::engine {
@@ -191,7 +192,7 @@ class ClusterRead {
       if (command.keys.empty()) continue;
       // One for all that a node was sent: it answers them in one go.
       if (link.awaited.empty()) cluster_.Observe(Clock::now() - command.sent);
-      Take(link.connection->node(), std::move(command), **reply);
+      RETURN_IF_ERROR(Take(link.connection->node(), std::move(command), **reply));
     }
     return moved;
   }
@@ -237,14 +238,18 @@ class ClusterRead {
     for (auto& [node, command] : again) Route(std::move(command), node);
   }
 
-  void Take(const std::string& node, Command command, const redisReply& reply) {
-    if (reply.type == REDIS_REPLY_ERROR) return TakeError(node, std::move(command), reply);
+  // An error: what follows on the connection may be replies to other commands, too.
+  absl::Status Take(const std::string& node, Command command, const redisReply& reply) {
+    if (reply.type == REDIS_REPLY_ERROR) {
+      TakeError(node, std::move(command), reply);
+      return absl::OkStatus();
+    }
     if (reply.type != REDIS_REPLY_ARRAY || reply.elements != command.keys.size()) {
-      const absl::Status why =
+      absl::Status why =
           DataLoss("Redis node ", node, ": no answer to MGET of ", command.keys.size(),
                    " keys, such as \"", keys_[command.keys[0]].key, "\"");
       for (const size_t k : command.keys) Fail(k, why);
-      return;
+      return why;
     }
     Command confirm{.confirms = true, .tries = command.tries, .pause = command.pause};
     for (size_t i = 0; i < command.keys.size(); ++i) {
@@ -258,6 +263,7 @@ class ClusterRead {
       }
     }
     if (!confirm.keys.empty() && !command.hedge) Route(std::move(confirm), "");
+    return absl::OkStatus();
   }
 
   void TakeRow(const std::string& node, size_t k, const redisReply& value) {

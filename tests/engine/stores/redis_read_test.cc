@@ -17,6 +17,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "base/mutex.h"
 #include "engine/stores/redis_cluster.h"
 #include "engine/stores/redis_store.h"
 #include "tests/testing/redis_listener.h"
@@ -34,7 +35,10 @@ class FakeNode {
   // `pause`: between the bytes of an answer.
   explicit FakeNode(const std::function<std::string(const std::string& node)>& answer,
                     milliseconds pause = {})
-      : pause_(pause), answer_(answer(name())) {
+      : pause_(pause),
+        answer_(answer(name())),
+        slots_(absl::StrCat(
+            "*1\r\n*3\r\n:0\r\n:16383\r\n*2\r\n$9\r\n127.0.0.1\r\n:", listener_.port(), "\r\n")) {
     acceptor_ = std::thread([this] { Accept(); });
   }
   ~FakeNode() {
@@ -45,6 +49,11 @@ class FakeNode {
   std::string name() const { return listener_.name(); }
   int reads() const { return reads_; }
   int connections() const { return connections_; }
+  // What it says of the cluster from now on, instead of that it has all slots.
+  void SetSlots(const std::string& slots) {
+    MutexLock lock(mu_);
+    slots_ = slots;
+  }
 
  private:
   bool Readable(int fd) const {
@@ -55,7 +64,8 @@ class FakeNode {
     return false;
   }
   void Accept() {
-    for (; Readable(listener_.fd()); ++connections_) {
+    while (Readable(listener_.fd())) {
+      ++connections_;
       talks_.emplace_back([this, fd = accept(listener_.fd(), nullptr, nullptr)] {
         Talk(fd);
         close(fd);
@@ -80,8 +90,8 @@ class FakeNode {
   bool Answer(int fd, const std::string& command) {
     std::string reply = "+OK\r\n";
     if (absl::StrContains(command, "SLOTS")) {
-      reply = absl::StrCat(
-          "*1\r\n*3\r\n:0\r\n:16383\r\n*2\r\n$9\r\n127.0.0.1\r\n:", listener_.port(), "\r\n");
+      MutexLock lock(mu_);
+      reply = slots_;
     }
     const bool read = absl::StrContains(command, "GET");
     if (!read) return send(fd, reply.data(), reply.size(), MSG_NOSIGNAL) > 0;
@@ -99,6 +109,8 @@ class FakeNode {
   const std::string answer_;
   std::atomic<bool> stopping_{false};
   std::atomic<int> reads_{0}, connections_{0};
+  Mutex mu_;
+  std::string slots_ ABSL_GUARDED_BY(mu_);
   std::vector<std::thread> talks_;  // Of the acceptor.
   std::thread acceptor_;
 };
@@ -124,7 +136,7 @@ std::string WhyLate(const FakeNode& node, milliseconds time = milliseconds(300),
   const auto start = Clock::now();
   ReadRedis(**cluster, std::move(keys), start + time);
   EXPECT_LT(Clock::now() - start, time + std::chrono::seconds(2));
-  EXPECT_EQ(rows.state(0), RowState::kLate);
+  for (size_t i = 0; i < count; ++i) EXPECT_EQ(rows.state(i), RowState::kLate) << i;
   return std::string(read.status.message());
 }
 
@@ -166,6 +178,38 @@ TEST(RedisReadTest, NamesWhatIsNoRow) {
   EXPECT_THAT(why("-WRONGTYPE no string\r\n"), HasSubstr("WRONGTYPE"));
 }
 
+// The reply to one key must not become the row of another.
+TEST(RedisReadTest, EndsWithANodeThatSaysWhatNobodyAskedFor) {
+  const std::string row = "*1\r\n$4\r\nabcd\r\n";
+  const FakeNode node([&](const std::string&) { return absl::StrCat("+message\r\n", row); });
+  EXPECT_THAT(WhyLate(node, milliseconds(300), 5), HasSubstr("no answer to MGET"));
+}
+
+TEST(RedisClusterTest, LearnsOfNodesThoughThoseItKnowsHang) {
+  const testing::RedisListener hangs;  // Takes connections, and never answers.
+  FakeNode node([](const std::string&) { return std::string("+OK\r\n"); });
+  std::string slots = "*40\r\n";
+  for (int i = 0; i < 40; ++i) {
+    // Names of one address.
+    const std::string host = absl::StrCat("0x", std::string(i, '0'), "7f000001");
+    absl::StrAppend(&slots, "*3\r\n:", i, "\r\n:", i, "\r\n*2\r\n$", host.size(), "\r\n", host,
+                    "\r\n:", hangs.port(), "\r\n");
+  }
+  node.SetSlots(slots);
+  const auto cluster = RedisCluster::Create({.name = "a", .nodes = {node.name()}});
+  ASSERT_TRUE(cluster.ok()) << cluster.status();
+  EXPECT_EQ((*cluster)->topology()->nodes.size(), 40);
+  node.SetSlots(absl::StrCat("*1\r\n*3\r\n:0\r\n:16383\r\n*2\r\n$9\r\n127.0.0.1\r\n:7\r\n"));
+  const auto start = Clock::now();
+  (*cluster)->AskTopology();
+  while ((*cluster)->topology()->nodes.size() > 1 &&
+         Clock::now() < start + std::chrono::seconds(30)) {
+    std::this_thread::sleep_for(milliseconds(20));
+  }
+  // One after the other they would take 20 s.
+  EXPECT_LT(Clock::now() - start, std::chrono::seconds(12));
+}
+
 // Redirections may lead to any number of them.
 TEST(RedisClusterTest, KeepsNoConnectionToAStranger) {
   const auto ok = [](const std::string&) { return std::string("+OK\r\n"); };
@@ -183,6 +227,20 @@ TEST(RedisClusterTest, KeepsNoConnectionToAStranger) {
   };
   EXPECT_EQ(connections(member), 1);
   EXPECT_EQ(connections(stranger), 3);
+}
+
+// The second reply would be taken for that to the next command.
+TEST(RedisClusterTest, KeepsNoConnectionWithAReplyTooMany) {
+  const FakeNode node([](const std::string&) { return std::string("+A\r\n+B\r\n"); });
+  const auto cluster = RedisCluster::Create({.name = "a", .nodes = {node.name()}});
+  ASSERT_TRUE(cluster.ok()) << cluster.status();
+  for (int i = 1; i <= 3; ++i) {
+    const auto reply = (*cluster)->CallNode(node.name(), "*2\r\n$3\r\nGET\r\n$1\r\na\r\n", 1,
+                                            Clock::now() + std::chrono::seconds(5));
+    ASSERT_TRUE(reply.ok()) << reply.status();
+    EXPECT_EQ(TextOf(*reply->front()), "A");
+    EXPECT_EQ(node.connections(), i + 1);  // One asked who has which slot.
+  }
 }
 
 // Versions are loaded again after UNAVAILABLE, and not after DATA_LOSS.
