@@ -88,6 +88,7 @@ class RecurrenceKernel final : public Kernel {
  private:
   static constexpr int64_t kWidth = Cell::kGates;  // Of what a step reads, over n.
   static constexpr int64_t kBlockRows = 48;        // What they need stays in the first-level cache.
+  static constexpr int64_t kStepWork = 2048;       // Multiplications that any step is worth.
 
   static int64_t RowsOf(const Tensor& in) { return in.rank() == 3 ? in.dims[0] : 1; }
   // One row may stand for those of the others.
@@ -129,7 +130,7 @@ class RecurrenceKernel final : public Kernel {
     fc.y = recurrent;
     fc.y_stride = kWidth * n_;
     bool any = false;
-    for (int64_t t = 0; t < steps && !ctx.pace.Stops(rows * kWidth * n_ * n_); ++t) {
+    for (int64_t t = 0; t < steps && !ctx.pace.Stops(kStepWork + rows * kWidth * n_ * n_); ++t) {
       for (int64_t b = 0; b < rows; ++b) {
         const float* first = pre + b * next_row + t * kWidth * n_;
         // NaN starts a row, too.

@@ -53,8 +53,8 @@ struct Forest {
 
 // One walk waits for memory at each step; so many at once do not.
 constexpr int64_t kLanes = 16;
-// A step of one walk takes about as long as so many multiplications.
-constexpr int64_t kStepWork = 32;
+// Multiplications that take about as long as a step of one walk, and as adding a number of a leaf.
+constexpr int64_t kStepWork = 32, kNumberWork = 8;
 constexpr int64_t kStepsAtOnce = 1 << 14;
 // Rows that go through a tree one after the other stay in the cache.
 constexpr int64_t kRows = 256;
@@ -142,6 +142,7 @@ class TreesKernel final : public Kernel {
         steps = Walk(forest.nodes.data(), values, kStepsAtOnce, at);
         if (pace.Stops(steps * kLanes * kStepWork)) return;
       }
+      if (pace.Stops(lanes * forest.width * kNumberWork)) return;
       for (int64_t l = 0; l < lanes; ++l) {
         const float* const leaf = forest.leaves.data() + (-1 - at[l]) * forest.width;
         for (int64_t i = 0; i < forest.width; ++i) to[l][i] += double{leaf[i]};
@@ -288,8 +289,9 @@ class Trees final : public Layer {
     Suggest(in[0], Shape({Dim::Unknown(), Dim::Of(forest_->features)}), Level::kUnknown);
   }
   double Flops(absl::Span<const TensorSpec> in, absl::Span<const TensorSpec>) const override {
+    const auto trees = static_cast<int64_t>(forest_->trees.size());
     return static_cast<double>(in[0].shape[0].value()) *
-           static_cast<double>(forest_->steps * kStepWork);
+           static_cast<double>(forest_->steps * kStepWork + trees * forest_->width * kNumberWork);
   }
   absl::StatusOr<std::unique_ptr<Kernel>> Prepare(absl::Span<const TensorSpec>) const override {
     return std::unique_ptr<Kernel>(new TreesKernel(forest_));
