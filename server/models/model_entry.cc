@@ -27,6 +27,12 @@ void ModelEntry::Update(const ModelScan& scan, TimePoint now,
     return;
   }
   gone_since_.reset();
+  left_out_.clear();
+  if (const size_t left_out = scan.listing->left_out; left_out > 0) {
+    left_out_ = absl::StrCat(left_out, " older versions are not looked at, only the newest ",
+                             kMaxVersions, " and those that somebody names");
+    error_ = left_out_;
+  }
   for (auto& [version, watch] : versions_) {
     if (!scan.versions.contains(version)) watch.Gone(now);
   }
@@ -65,6 +71,17 @@ void ModelEntry::Unreadable(const absl::Status& why) {
 VersionWatch* ModelEntry::FindWatch(int64_t version) {
   const auto found = versions_.find(version);
   return found == versions_.end() ? nullptr : &found->second;
+}
+
+std::set<int64_t> ModelEntry::NamedVersions() const {
+  std::set<int64_t> named = pinned_;
+  named.insert(held_.begin(), held_.end());
+  named.insert(config_.policy.specific.begin(), config_.policy.specific.end());
+  for (const auto& [label, version] : config_.labels) named.insert(version);
+  for (const auto& [version, watch] : versions_) {
+    if (watch.serving() != nullptr || watch.loading()) named.insert(version);
+  }
+  return named;
 }
 
 bool ModelEntry::Named(int64_t version) const {

@@ -57,6 +57,8 @@ class ModelEntry {
   // The directory could not be looked at: everything stays as it is.
   void Unreadable(const absl::Status& why);
   const absl::Status& unreadable() const { return unreadable_; }
+  // Says that the last look left out versions, if it did.
+  const std::string& left_out() const { return left_out_; }
 
   // The version to load next, if one is due.
   std::optional<int64_t> NextToLoad(TimePoint now) const;
@@ -94,6 +96,8 @@ class ModelEntry {
   // Versions that have to serve for the model to be as it is configured, ascending; of latest(n)
   // only those that exist.
   std::vector<int64_t> Wanted(TimePoint now) const;
+  // Those that a look must not leave out: named, held or serving ones.
+  std::set<int64_t> NamedVersions() const;
   // Wanted by a label or an operator.
   bool Named(int64_t version) const;
 
@@ -133,7 +137,7 @@ class ModelEntry {
   bool configured_;
   VersionWatch::Options options_;
   std::optional<TimePoint> first_seen_;
-  std::string error_;
+  std::string error_, left_out_;
   absl::Status unreadable_;
   std::optional<TimePoint> gone_since_;  // No directory of the model.
   std::map<int64_t, VersionWatch> versions_;

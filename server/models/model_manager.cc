@@ -214,38 +214,50 @@ bool ModelManager::Look() {
   return false;
 }
 
-absl::StatusOr<RepositoryScan> ModelManager::Scan(
-    const std::map<std::string, std::string>& base_paths) const {
+absl::StatusOr<RepositoryScan> ModelManager::Scan(const ModelPlaces& places) const {
   const LoadScope scope({.cancelled = &loader_.cancelled()});
-  return WithinMemory(
-      [&]() -> absl::StatusOr<RepositoryScan> { return scanner_.Scan(base_paths); });
+  return WithinMemory([&]() -> absl::StatusOr<RepositoryScan> { return scanner_.Scan(places); });
 }
+
+namespace {
+
+constexpr size_t kMaxReported = 20;  // There may be as many as there are names.
+
+// What `now` has and `before` had not; `now` takes its place.
+template <typename Map>
+Map NewOnes(Map now, Map& before) {
+  before.swap(now);
+  Map added;
+  for (const auto& [which, what] : before) {
+    if (!now.contains(which)) added[which] = what;
+  }
+  return added;
+}
+
+}  // namespace
 
 absl::Status ModelManager::LookOnce() {
   ModelTable::Unreadables unreadable;
+  std::map<std::string, std::string> left_out;
   bool changed;
   while (true) {
-    std::map<std::string, std::string> base_paths;
+    ModelPlaces places;
     int64_t configurations;
     {
       MutexLock lock(mu_);
-      base_paths = table_.BasePaths();
+      places = table_.Places();
       configurations = configurations_;
     }
-    ASSIGN_OR_RETURN(const RepositoryScan scan, Scan(base_paths));
+    ASSIGN_OR_RETURN(const RepositoryScan scan, Scan(places));
     MutexLock lock(mu_);
     if (configurations != configurations_) continue;  // A look at the wrong places.
     table_.Merge(scan, options_.now(), system_clock::now());
-    ModelTable::Unreadables all = table_.Unreadable();
-    for (const auto& [which, why] : all) {
-      if (!unreadable_.contains(which)) unreadable[which] = why;
-    }
-    unreadable_.swap(all);
+    unreadable = NewOnes(table_.Unreadable(), unreadable_);
+    left_out = NewOnes(table_.LeftOut(), left_out_);
     looked_ = true;
     changed = Republish();
     break;
   }
-  constexpr size_t kMaxReported = 20;  // There may be as many as there are names.
   size_t reported = 0;
   for (const auto& [which, why] : unreadable) {
     if (reported++ == kMaxReported) {
@@ -256,6 +268,12 @@ absl::Status ModelManager::LookOnce() {
     }
     observer_->OnLoadFailed(which.first, which.second,
                             engine::LoadReasonName(engine::LoadReasonOf(why)), why);
+  }
+  if (!left_out.empty()) {
+    const auto& [name, text] = *left_out.begin();
+    const size_t more = left_out.size() - 1;
+    observer_->OnNotice(name, 0,
+                        more == 0 ? text : absl::StrCat(text, "; so of ", more, " more models"));
   }
   if (changed) observer_->OnReadinessChanged();
   return absl::OkStatus();

@@ -118,7 +118,7 @@ class ModelManager final : public ModelLookup {
   bool Look();
   absl::Status LookOnce();
   // CANCELLED when the manager stops; RESOURCE_EXHAUSTED if there is no memory for it.
-  absl::StatusOr<RepositoryScan> Scan(const std::map<std::string, std::string>& base_paths) const;
+  absl::StatusOr<RepositoryScan> Scan(const ModelPlaces& places) const;
   // Of every model that serves.
   void KeepHotIds() const;
   void RunJob(const LoadJob& job);
@@ -178,6 +178,7 @@ class ModelManager final : public ModelLookup {
   bool looked_ ABSL_GUARDED_BY(mu_) = false;
   // As the last look found them.
   ModelTable::Unreadables unreadable_ ABSL_GUARDED_BY(mu_);
+  std::map<std::string, std::string> left_out_ ABSL_GUARDED_BY(mu_);
   bool loading_ ABSL_GUARDED_BY(mu_) = false;  // Also while observers hear of a load's end.
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
   std::string readiness_ ABSL_GUARDED_BY(mu_);

@@ -57,13 +57,20 @@ absl::Status ModelManager::CheckConfigure(ModelChange& change) const {
 
 absl::StatusOr<RepositoryScan> ModelManager::ScanFor(const ModelChange& change) const {
   // A configuration may move models, also into the repository.
-  std::map<std::string, std::string> base_paths;
+  ModelPlaces places;
   if (change.kind != ModelChange::Kind::kConfigure) {
     MutexLock lock(mu_);
-    base_paths = table_.BasePaths();
+    places = table_.Places();
   }
-  for (const ModelConfig& model : change.models) base_paths[model.name] = model.base_path;
-  return Scan(base_paths);
+  for (const ModelConfig& model : change.models) {
+    const ModelEntry as_configured(model, /*configured=*/true, {});
+    places[model.name] = {model.base_path, as_configured.NamedVersions()};
+  }
+  const auto changed = places.find(change.name);
+  if (change.version.has_value() && changed != places.end()) {
+    changed->second.named.insert(*change.version);
+  }
+  return Scan(places);
 }
 
 void ModelManager::Remember(const RepositoryScan& scan, const StagedLoad& load) {

@@ -39,10 +39,12 @@ OperatorStates ModelTable::operator_states() const {
   return states;
 }
 
-std::map<std::string, std::string> ModelTable::BasePaths() const {
-  std::map<std::string, std::string> paths;
-  for (const auto& [name, entry] : entries_) paths[name] = entry.config().base_path;
-  return paths;
+ModelPlaces ModelTable::Places() const {
+  ModelPlaces places;
+  for (const auto& [name, entry] : entries_) {
+    places[name] = {entry.config().base_path, entry.NamedVersions()};
+  }
+  return places;
 }
 
 ModelConfig ModelTable::FoundConfig(const std::string& name) const {
@@ -80,6 +82,14 @@ ModelTable::Unreadables ModelTable::Unreadable() const {
     }
   }
   return found;
+}
+
+std::map<std::string, std::string> ModelTable::LeftOut() const {
+  std::map<std::string, std::string> left_out;
+  for (const auto& [name, entry] : entries_) {
+    if (!entry.left_out().empty()) left_out[name] = entry.left_out();
+  }
+  return left_out;
 }
 
 LoadJob ModelTable::JobFor(const std::string& name, int64_t version) {

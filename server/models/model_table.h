@@ -28,13 +28,15 @@ class ModelTable {
   explicit ModelTable(const ModelManagerOptions& options);
 
   // Where to look, for RepositoryScanner.
-  std::map<std::string, std::string> BasePaths() const;
+  ModelPlaces Places() const;
   // Takes in what a look found.
   void Merge(const RepositoryScan& scan, TimePoint now,
              std::chrono::system_clock::time_point wall_now);
   // Models (version 0) and versions that could not be looked at.
   using Unreadables = std::map<std::pair<std::string, int64_t>, absl::Status>;
   Unreadables Unreadable() const;
+  // Of models, by name: what a look leaves out.
+  std::map<std::string, std::string> LeftOut() const;
 
   // The next load that is due, marked as running; models of which nothing serves come first.
   std::optional<LoadJob> NextJob(TimePoint now);

@@ -20,59 +20,63 @@ namespace {
 // Of a repository, and of the versions of a model; each look at them asks for every one.
 constexpr int64_t kMaxEntries = 100000;
 
-struct Entry {
-  std::string name;
-  bool is_directory = false;
-};
+bool IsDirectory(const std::string& path) {
+  struct stat info;
+  return stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode);
+}
 
-absl::StatusOr<std::vector<Entry>> ListDirectory(const std::string& path,
-                                                 int64_t* names_left = nullptr) {
+absl::StatusOr<std::vector<std::string>> ListDirectory(const std::string& path,
+                                                       int64_t* names_left = nullptr) {
   absl::StatusOr<std::vector<std::string>> names = engine::ListNames(path, kMaxEntries, names_left);
   const absl::Status& listed = names.status();
   if (absl::IsNotFound(listed) || absl::IsFailedPrecondition(listed)) {
     return NotFound("directory ", path, " does not exist");
   }
   if (absl::IsOutOfRange(listed)) return FailedPrecondition(listed.message());
-  RETURN_IF_ERROR(listed);
-  std::vector<Entry> entries;
-  for (std::string& name : *names) {
-    struct stat info;
-    const bool is_directory =
-        stat(absl::StrCat(path, "/", name).c_str(), &info) == 0 && S_ISDIR(info.st_mode);
-    entries.push_back({std::move(name), is_directory});
-  }
-  return entries;
+  return names;
 }
 
 }  // namespace
 
 absl::StatusOr<std::vector<std::string>> ListModelDirectories(const std::string& repository) {
-  ASSIGN_OR_RETURN(const std::vector<Entry> entries, ListDirectory(repository));
-  std::vector<std::string> names;
-  for (const Entry& entry : entries) {
-    const bool printable = Printable(entry.name, entry.name.size()) == entry.name;
-    if (entry.is_directory && printable && entry.name[0] != '.' && entry.name != "lost+found") {
-      names.push_back(entry.name);
-    }
-  }
+  ASSIGN_OR_RETURN(std::vector<std::string> names, ListDirectory(repository));
+  std::erase_if(names, [&](const std::string& name) {
+    return name[0] == '.' || name == "lost+found" || Printable(name, name.size()) != name ||
+           !IsDirectory(absl::StrCat(repository, "/", name));
+  });
   return names;
 }
 
-absl::StatusOr<VersionList> ListVersions(const std::string& base_path, int64_t* names_left) {
+absl::StatusOr<VersionList> ListVersions(const std::string& base_path,
+                                         const std::set<int64_t>& named, int64_t* names_left) {
   constexpr size_t kMaxIgnored = 20;  // For a message.
-  ASSIGN_OR_RETURN(const std::vector<Entry> entries, ListDirectory(base_path, names_left));
+  ASSIGN_OR_RETURN(const std::vector<std::string> names, ListDirectory(base_path, names_left));
   VersionList list;
-  for (const Entry& entry : entries) {
-    const std::optional<int64_t> version = ParseVersion(entry.name);
-    if (entry.is_directory && version.has_value()) {
-      list.versions.push_back(*version);
-    } else if (list.ignored.size() < kMaxIgnored) {
-      list.ignored.push_back(entry.name);
+  const auto ignore = [&](const std::string& name) {
+    list.ignored_more = list.ignored.size() == kMaxIgnored;
+    if (!list.ignored_more) list.ignored.push_back(name);
+  };
+  std::vector<int64_t> numbers;
+  for (const std::string& name : names) {
+    const std::optional<int64_t> version = ParseVersion(name);
+    if (version.has_value()) {
+      numbers.push_back(*version);
     } else {
-      list.ignored_more = true;
+      ignore(name);
     }
   }
-  std::sort(list.versions.begin(), list.versions.end());
+  std::sort(numbers.rbegin(), numbers.rend());
+  for (const int64_t version : numbers) {
+    if (list.versions.size() >= kMaxVersions && !named.contains(version)) {
+      ++list.left_out;
+    } else if (IsDirectory(absl::StrCat(base_path, "/", version))) {
+      list.versions.push_back(version);
+    } else {
+      ignore(absl::StrCat(version));
+    }
+  }
+  std::reverse(list.versions.begin(), list.versions.end());
+  std::sort(list.ignored.begin(), list.ignored.end());
   return list;
 }
 
@@ -80,8 +84,9 @@ namespace {
 
 // ListVersions, but NOT_FOUND only where the directory above is there: else a volume may be
 // missing, which is no wish to unload.
-absl::StatusOr<VersionList> ListVersionsOrWhy(const std::string& base_path, int64_t* names_left) {
-  absl::StatusOr<VersionList> list = ListVersions(base_path, names_left);
+absl::StatusOr<VersionList> ListVersionsOrWhy(const ModelPlace& place, int64_t* names_left) {
+  const std::string& base_path = place.base_path;
+  absl::StatusOr<VersionList> list = ListVersions(base_path, place.named, names_left);
   struct stat info;
   const std::string above(base_path, 0, std::max<size_t>(base_path.find_last_of('/') + 1, 1) - 1);
   if (absl::IsNotFound(list.status()) && !above.empty() && stat(above.c_str(), &info) != 0) {
@@ -92,7 +97,7 @@ absl::StatusOr<VersionList> ListVersionsOrWhy(const std::string& base_path, int6
 
 // One model while it is looked at.
 struct ModelLook {
-  std::string base_path;
+  ModelPlace place;
   int64_t names_left;
   ModelScan* scan;
   engine::DirectoryRules rules;
@@ -118,7 +123,7 @@ void ScanVersions(std::vector<ModelLook> looks, int64_t names_left) {
     for (ModelLook& look : looks) {
       const std::vector<int64_t>& versions = look.scan->listing->versions;
       const int64_t version = versions[versions.size() - 1 - age];
-      const std::string path = absl::StrCat(look.base_path, "/", version);
+      const std::string path = absl::StrCat(look.place.base_path, "/", version);
       engine::DirectoryRules of_version = VersionRules::OfVersion(path, look.rules);
       look.scan->versions.emplace(version, ReadNames(look, names_left, [&](int64_t* left) {
                                     of_version.names_left = left;
@@ -155,26 +160,26 @@ absl::StatusOr<std::vector<std::string>> RepositoryScanner::ListRepository() con
   return names;
 }
 
-RepositoryScan RepositoryScanner::Scan(const std::map<std::string, std::string>& base_paths) const {
+RepositoryScan RepositoryScanner::Scan(const ModelPlaces& places) const {
   RepositoryScan scan;
-  std::map<std::string, std::string> to_scan = base_paths;
+  ModelPlaces to_scan = places;
   if (absl::StatusOr<std::vector<std::string>> found = ListRepository(); found.ok()) {
     scan.found = *std::move(found);
   } else {
     scan.repository = found.status();
   }
   for (const std::string& name : scan.found) {
-    to_scan.try_emplace(name, absl::StrCat(repository_, "/", name));
+    to_scan.try_emplace(name, ModelPlace{.base_path = absl::StrCat(repository_, "/", name)});
   }
   // A model may have many links to one large folder, and there may be many such models.
   const int64_t names_of_a_model = 10 * std::max(rules_.max_files(), kMaxEntries / 10);
   int64_t names_left = 10 * names_of_a_model;
   std::vector<ModelLook> looks;
-  for (const auto& [name, base_path] : to_scan) {
+  for (const auto& [name, place] : to_scan) {
     ModelLook& look = looks.emplace_back(
-        ModelLook{base_path, names_of_a_model, &scan.models[name], rules_.OfModel(base_path)});
+        ModelLook{place, names_of_a_model, &scan.models[name], rules_.OfModel(place.base_path)});
     look.scan->listing = ReadNames(
-        look, names_left, [&](int64_t* left) { return ListVersionsOrWhy(look.base_path, left); });
+        look, names_left, [&](int64_t* left) { return ListVersionsOrWhy(look.place, left); });
   }
   ScanVersions(std::move(looks), names_left);
   return scan;

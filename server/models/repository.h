@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -24,13 +25,19 @@ namespace ulfd::server {
 // names).
 absl::StatusOr<std::vector<std::string>> ListModelDirectories(const std::string& repository);
 
+// A look asks for so many versions of a model, the newest.
+constexpr size_t kMaxVersions = 1000;
+
 struct VersionList {
   std::vector<int64_t> versions;     // Ascending; directories, or symbolic links to some.
+  size_t left_out = 0;               // Names of older versions, that were not looked at.
   std::vector<std::string> ignored;  // The first names of everything else, sorted.
   bool ignored_more = false;         // There are others.
 };
-// Errors as above, and where there are more names than `names_left` (engine::DirectoryRules).
+// The newest kMaxVersions, and those that `named` has beside them.  Errors as above, and where
+// there are more names than `names_left` (engine::DirectoryRules).
 absl::StatusOr<VersionList> ListVersions(const std::string& base_path,
+                                         const std::set<int64_t>& named = {},
                                          int64_t* names_left = nullptr);
 
 // What one look found of one model.
@@ -49,16 +56,22 @@ struct RepositoryScan {
   RepositoryScan Only(const std::string& name) const;
 };
 
+// Where to look for the versions of a model.
+struct ModelPlace {
+  std::string base_path;
+  std::set<int64_t> named;  // Looked at however many newer ones there are.
+};
+using ModelPlaces = std::map<std::string, ModelPlace>;  // By name.
+
 // Thread-safe.
 class RepositoryScanner {
  public:
   // `repository`: may be empty (none).  `rules` is borrowed.
   RepositoryScanner(std::string repository, const VersionRules& rules);
 
-  // Looks at the repository and at `base_paths` (model -> directory), which win over it.  Reads a
-  // bounded number of names of each model and of all, the newest versions first; what is beyond it
-  // is UNAVAILABLE.
-  RepositoryScan Scan(const std::map<std::string, std::string>& base_paths) const;
+  // Looks at the repository and at `places`, which win over it.  Reads a bounded number of names of
+  // each model and of all, the newest versions first; what is beyond it is UNAVAILABLE.
+  RepositoryScan Scan(const ModelPlaces& places) const;
 
  private:
   absl::StatusOr<std::vector<std::string>> ListRepository() const;

@@ -60,6 +60,11 @@ class ModelChangeTest : public SteppedManagerTest {
   ModelChangeResult Load(int64_t version) {
     return Apply({.kind = Kind::kLoad, .name = "m", .version = version});
   }
+  void MakeEmpty(int64_t first, int64_t last) {
+    for (int64_t v = first; v <= last; ++v) {
+      std::filesystem::create_directories(repository_.Path("m", v));
+    }
+  }
   ModelChangeResult SetLabel(const std::string& label, std::optional<int64_t> version) {
     return Apply({.kind = Kind::kSetLabel, .name = "m", .version = version, .label = label});
   }
@@ -680,6 +685,31 @@ TEST_F(ModelChangeTest, CanaryGetsItsShareOfUsersAndKeepsThem) {
   // Without a version behind the label there is no canary.
   SetLabel("canary", std::nullopt);
   EXPECT_THAT(canary_users(), IsEmpty());
+}
+
+// A trainer that publishes every minute, and nobody who deletes.
+TEST_F(ModelChangeTest, OfAThousandVersionsTheNewestAndNamedOnesCount) {
+  options_.models = {{.name = "m", .labels = {{"old", 5}}}};
+  MakeEmpty(1, 1200);
+  for (const int64_t version : {5, 7, 150, 1200}) repository_.Publish("m", version, "a");
+  EXPECT_THAT(Poll(), ElementsAre("published m v1200", "published m v5"));
+  const std::string note =
+      "199 older versions are not looked at, only the newest 1000 and those that somebody names";
+  EXPECT_EQ(Status().error, note);
+  EXPECT_EQ(Status().versions.size(), 1001u);
+  EXPECT_THAT(observer_.notices(), ElementsAre(note));
+  // An operator may name one.
+  EXPECT_THAT(Outcomes(Load(7)), ElementsAre("m v7 loaded"));
+  EXPECT_EQ(Serving({"m", 7}), "v7 generation 3");
+  EXPECT_THAT(Poll(), IsEmpty());
+  EXPECT_EQ(Serving({"m", 7}), "v7 generation 3");
+  // What serves stays when newer ones come, and what is newest serves.
+  MakeEmpty(1201, 1300);
+  repository_.Publish("m", 2500, "b");
+  EXPECT_THAT(Poll(), ElementsAre("published m v2500"));
+  EXPECT_EQ(Serving(), "v2500 generation 4");
+  EXPECT_EQ(Serving({"m", 5}), "v5 generation 2");
+  EXPECT_EQ(observer_.notices().size(), 1u);
 }
 
 }  // namespace

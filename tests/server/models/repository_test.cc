@@ -76,6 +76,20 @@ TEST(RepositoryTest, ALookReadsABoundedNumberOfNamesTheNewestVersionsFirst) {
   EXPECT_TRUE(absl::IsUnavailable(many.versions.at(1).status()));
 }
 
+TEST(RepositoryTest, AsksForTheNewestVersionsAndNamedOnes) {
+  TempDir dir;
+  for (int v = 1; v <= 1100; ++v) fs::create_directory(dir.File(absl::StrCat(v)));
+  dir.Write("2000", "no directory");
+  const auto list = ListVersions(dir.path(), {7, 1099, 5000});
+  ASSERT_TRUE(list.ok()) << list.status();
+  ASSERT_EQ(list->versions.size(), 1001);
+  EXPECT_EQ(list->versions[0], 7);
+  EXPECT_EQ(list->versions[1], 101);
+  EXPECT_EQ(list->versions.back(), 1100);
+  EXPECT_EQ(list->left_out, 99);
+  EXPECT_THAT(list->ignored, ElementsAre("2000"));
+}
+
 TEST(RepositoryTest, KeepsTheFirstNamesOfWhatIsNoVersion) {
   TempDir dir;
   for (int i = 10; i < 50; ++i) dir.Write(absl::StrCat("f", i), "");
