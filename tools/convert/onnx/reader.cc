@@ -155,6 +155,9 @@ absl::Status CheckNames(const onnx::GraphProto& graph) {
     names.push_back(&node.op_type());
     for (const std::string& name : node.input()) names.push_back(&name);
     for (const std::string& name : node.output()) names.push_back(&name);
+    for (const onnx::AttributeProto& attribute : node.attribute()) {
+      RETURN_IF_ERROR(CheckNames(attribute.g()));
+    }
   }
   for (const auto* values : {&graph.input(), &graph.output()}) {
     for (const onnx::ValueInfoProto& value : *values) {
@@ -246,23 +249,15 @@ bool CountsAxesFromTheEnd(const onnx::GraphProto& graph) {
 // What Debian 12's library knows.
 constexpr int64_t kLibrarySet = 17, kLibraryFormat = 8;
 
-// Every name is made once, and before it is read.
-absl::Status CheckStructure(const onnx::ModelProto& model, int64_t opset) {
-  std::set<std::string> known;
-  for (const onnx::ValueInfoProto& input : model.graph().input()) {
-    if (!known.insert(input.name()).second) {
-      return InvalidArgument("input \"", input.name(), "\" is there twice");
-    }
-  }
-  for (const onnx::TensorProto& tensor : model.graph().initializer()) known.insert(tensor.name());
-  for (const onnx::NodeProto& node : model.graph().node()) {
-    const std::string text = absl::StrCat(
-        "node \"", node.name().empty() && node.output_size() > 0 ? node.output(0) : node.name(),
-        "\" (", node.op_type(), "): ");
-    for (const std::string& input : node.input()) {
-      if (input.empty() || known.contains(input)) continue;
-      return InvalidArgument(text, "reads \"", input, "\", which nothing before it makes");
-    }
+std::string NodeText(const onnx::NodeProto& node) {
+  return absl::StrCat("node \"",
+                      node.name().empty() && node.output_size() > 0 ? node.output(0) : node.name(),
+                      "\" (", node.op_type(), "): ");
+}
+
+// Nodes have the inputs that their operators need, and a first output; those of bodies, too.
+absl::Status CheckCounts(const onnx::GraphProto& graph, int64_t opset) {
+  for (const onnx::NodeProto& node : graph.node()) {
     const bool standard = node.domain().empty() || node.domain() == "ai.onnx";
     const onnx::OpSchema* const schema =
         standard ? onnx::OpSchemaRegistry::Schema(
@@ -275,15 +270,38 @@ absl::Status CheckStructure(const onnx::ModelProto& model, int64_t opset) {
       if (node.input(i).empty()) given = i;
     }
     if (given < least || node.output_size() < 1 || node.output(0).empty()) {
-      return InvalidArgument(text, given, " inputs and ", node.output_size(),
+      return InvalidArgument(NodeText(node), given, " inputs and ", node.output_size(),
                              " outputs, want at least ", least, " and 1");
+    }
+    for (const onnx::AttributeProto& attribute : node.attribute()) {
+      RETURN_IF_ERROR(Annotate(CheckCounts(attribute.g(), opset), "attribute ", attribute.name()));
+    }
+  }
+  return absl::OkStatus();
+}
+
+// Every name is made once, and before it is read.
+absl::Status CheckStructure(const onnx::GraphProto& graph, int64_t opset) {
+  RETURN_IF_ERROR(CheckCounts(graph, opset));
+  std::set<std::string> known;
+  for (const onnx::ValueInfoProto& input : graph.input()) {
+    if (!known.insert(input.name()).second) {
+      return InvalidArgument("input \"", input.name(), "\" is there twice");
+    }
+  }
+  for (const onnx::TensorProto& tensor : graph.initializer()) known.insert(tensor.name());
+  for (const onnx::NodeProto& node : graph.node()) {
+    for (const std::string& input : node.input()) {
+      if (input.empty() || known.contains(input)) continue;
+      return InvalidArgument(NodeText(node), "reads \"", input,
+                             "\", which nothing before it makes");
     }
     for (const std::string& output : node.output()) {
       if (output.empty() || known.insert(output).second) continue;
-      return InvalidArgument(text, "makes \"", output, "\", which is there already");
+      return InvalidArgument(NodeText(node), "makes \"", output, "\", which is there already");
     }
   }
-  for (const onnx::ValueInfoProto& output : model.graph().output()) {
+  for (const onnx::ValueInfoProto& output : graph.output()) {
     if (known.contains(output.name())) continue;
     return InvalidArgument("output \"", output.name(), "\" is made by no node");
   }
@@ -293,6 +311,9 @@ absl::Status CheckStructure(const onnx::ModelProto& model, int64_t opset) {
 // A first output that is left out gets a name: nodes are told apart by it.
 void NameFirstOutputs(onnx::GraphProto& graph) {
   for (onnx::NodeProto& node : *graph.mutable_node()) {
+    for (onnx::AttributeProto& attribute : *node.mutable_attribute()) {
+      if (attribute.has_g()) NameFirstOutputs(*attribute.mutable_g());
+    }
     if (node.output_size() < 2 || !node.output(0).empty()) continue;
     node.set_output(0, absl::StrCat("without", absl::StrJoin(node.output(), "/")));
   }
@@ -432,7 +453,7 @@ absl::Status Complete(const std::string& directory, const ConvertOptions& option
   }
   RETURN_IF_ERROR(CheckNames(model.proto.graph()));
   NameFirstOutputs(*model.proto.mutable_graph());
-  RETURN_IF_ERROR(CheckStructure(model.proto, model.opset));
+  RETURN_IF_ERROR(CheckStructure(model.proto.graph(), model.opset));
   DropStrings(model);
   SkipCopies(*model.proto.mutable_graph());
   ReadIdioms(*model.proto.mutable_graph(), model.opset);
@@ -441,7 +462,7 @@ absl::Status Complete(const std::string& directory, const ConvertOptions& option
   NameDims(*model.proto.mutable_graph());
   RETURN_IF_ERROR(SetDims(options.dims, *model.proto.mutable_graph()));
   RETURN_IF_ERROR(FreeRows(options, model));
-  RETURN_IF_ERROR(CheckStructure(model.proto, model.opset));
+  RETURN_IF_ERROR(CheckStructure(model.proto.graph(), model.opset));
   constexpr int64_t kAxesFromTheEnd = 11;
   model.inferred = model.opset <= kLibrarySet && model.proto.ir_version() <= kLibraryFormat &&
                    (model.opset >= kAxesFromTheEnd || !CountsAxesFromTheEnd(model.proto.graph())) &&
