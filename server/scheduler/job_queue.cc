@@ -550,7 +550,7 @@ JobQueue::Work JobQueue::TakeTogether(Entry* first, TimePoint now, int idle,
     HandOut(entry, entry->cost);
     Unqueue(entry);
     Erase(entry);
-    if (entry != first) Forget(entry);  // The first stands for all until the batch is done.
+    if (entry != first) work.others.push_back(entry);
   }
   ++first->running;
   return work;
@@ -589,12 +589,27 @@ JobQueue::Work JobQueue::TakeRows(Entry* entry) {
   return work;
 }
 
-JobQueue::Work JobQueue::Done(const Work& work, bool alive, std::vector<Dropped>& dropped) {
+void JobQueue::ChargeExcess(const Work& work, nanoseconds took) {
+  const nanoseconds excess = took - work.predicted;
+  if (excess < options_.tile) return;
+  const auto rows = static_cast<double>(work.others.empty() ? work.entry->rows : work.end);
+  const auto charge = [&](Entry* entry) {
+    const double part = static_cast<double>(entry->rows) / rows;
+    Charge(*entry, nanoseconds(static_cast<int64_t>(static_cast<double>(excess.count()) * part)));
+  };
+  charge(work.entry);
+  for (Entry* entry : work.others) charge(entry);
+}
+
+JobQueue::Work JobQueue::Done(const Work& work, bool alive, nanoseconds took,
+                              std::vector<Dropped>& dropped) {
   Entry* entry = work.entry;
   if (entry == nullptr) return {};
   --entry->running;
   running_work_ -= work.predicted;
+  ChargeExcess(work, took);
   if (work.kind == Work::Kind::kTogether || !alive) {
+    for (Entry* other : work.others) Forget(other);
     Forget(entry);
     return {};
   }

@@ -8,7 +8,8 @@
 //   whatever models it asks; then its lane (model generation) that got the least, both by the
 //   lanes' weights; then the job whose virtual deadline is the earliest: its deadline less what it
 //   needs, or its arrival plus a few times what it needs, whichever comes first.  Under equal
-//   deadlines small jobs thus pass large ones, but none starves.
+//   deadlines small jobs thus pass large ones, but none starves.  What a client gets is charged as
+//   predicted, and what took a tile longer than that when it is done.
 // - Small jobs of one lane that already wait are merged when a worker pulls; nothing ever waits for
 //   company while a worker is idle.
 // - A job that cannot make its deadline is refused on arrival; one that expired or whose caller
@@ -66,6 +67,7 @@ class JobQueue {
     Kind kind = Kind::kNone;
     std::vector<Job*> jobs;      // kTogether: all of them; otherwise one.
     Entry* entry = nullptr;      // All but kEnd.
+    std::vector<Entry*> others;  // kTogether: of the jobs behind the first.
     int64_t begin = 0, end = 0;  // kRows: which; kTogether: how many in all.
     std::chrono::nanoseconds predicted{0};
   };
@@ -90,10 +92,12 @@ class JobQueue {
   // way are appended to `dropped`: the caller drops them.  `idle`: other workers that wait for
   // work.
   Work Take(TimePoint now, int idle, std::vector<Dropped>& dropped);
-  // The piece is done.  `alive` is what Begin returned (true for other kinds).  Returns what is due
-  // at once on the same worker: kEnd after the last range, kNone otherwise.  A job that was given
-  // up while others computed is appended to `dropped` by the last of them.
-  Work Done(const Work& work, bool alive, std::vector<Dropped>& dropped);
+  // The piece is done, and kept its worker for `took`.  `alive` is what Begin returned (true for
+  // other kinds).  Returns what is due at once on the same worker: kEnd after the last range, kNone
+  // otherwise.  A job that was given up while others computed is appended to `dropped` by the last
+  // of them.
+  Work Done(const Work& work, bool alive, std::chrono::nanoseconds took,
+            std::vector<Dropped>& dropped);
 
   bool empty() const { return entries_ == 0; }   // Nothing waits and nothing runs.
   bool HasWork() const { return waiting_ > 0; }  // Take may find something.
@@ -180,6 +184,8 @@ class JobQueue {
   // Its last job has ended.
   void Leave(Clients::iterator client);
   void Charge(Entry& entry, std::chrono::nanoseconds work);
+  // What took far longer than predicted has got more than was charged.
+  void ChargeExcess(const Work& work, std::chrono::nanoseconds took);
 
   const JobQueueOptions options_;
   Clients clients_;                    // Those that have jobs.

@@ -208,7 +208,7 @@ void WorkerPool::Compute(Worker& worker, Work work,
   bool more = false;
   {
     MutexLock lock(mu_);
-    next = queue_.Done(work, alive, dropped);
+    next = queue_.Done(work, alive, end - begin, dropped);
     ending_ += static_cast<int64_t>(dropped.size());
     if (rows > 0) {
       ++totals_.batches;

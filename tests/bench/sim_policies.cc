@@ -93,7 +93,7 @@ class OurPolicy final : public SimPolicy {
     } else {
       Of(work.jobs[0]).took_ns += took_ns;
     }
-    const JobQueue::Work next = queue_.Done(work, true, dropped_);
+    const JobQueue::Work next = queue_.Done(work, true, nanoseconds(took_ns), dropped_);
     if (together) {
       for (Job* job : work.jobs) End(job, ended);
     }

@@ -10,6 +10,4 @@ OPEN = {
     "unix: connections", "health watches on 20 connections",
     # A handshake takes 1.7 ms of a CPU, the client's own as much again.
     "TLS: clients that all come back",
-    # Calls of others that come meanwhile have no answer within 5 s.
-    "TF: bytes that become numbers of 64 bits",
 }

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "server/scheduler/refusal.h"
 
 namespace ulfd::server {
@@ -86,7 +87,7 @@ class JobQueueTest : public ::testing::Test {
   }
   JobQueue::Work Take(JobQueue& queue, int idle = 0) { return queue.Take(now_, idle, dropped_); }
   JobQueue::Work Done(JobQueue& queue, const JobQueue::Work& work, bool alive = true) {
-    return queue.Done(work, alive, dropped_);
+    return queue.Done(work, alive, work.predicted, dropped_);
   }
 
   const std::shared_ptr<Lane> lane_ = MakeLane("din"), other_ = MakeLane("tdm");
@@ -770,6 +771,48 @@ TEST_F(JobQueueClientsTest, BatchesAreSharedEqually) {
   EXPECT_THAT(served, ElementsAre(Pair("a", near), Pair("b", near), Pair("c", near)));
 }
 
+// Requests that turn out to be wrong when they are read, each on a connection of its own.
+TEST_F(JobQueueClientsTest, WhatTakesLongerThanPredictedIsChargedForIt) {
+  JobQueue queue({.max_batch_requests = 1, .codel_target = std::chrono::seconds(100)});
+  for (int i = 0; i < 160; ++i) {
+    ASSERT_TRUE(Ask(queue, absl::StrCat("wrong", i / 20), 600).ok());
+  }
+  for (int i = 0; i < 100; ++i) {
+    ASSERT_TRUE(Ask(queue, "right", 10).ok());
+  }
+  int right = 0;
+  for (int i = 0; i < 160 && right < 100; ++i) {
+    const JobQueue::Work work = Take(queue);
+    const bool begins = work.kind == Kind::kBegin;
+    right += begins ? 0 : 1;
+    const nanoseconds took = begins ? milliseconds(40) : work.predicted;
+    now_ += took;
+    queue.Done(work, !begins, took, dropped_);
+  }
+  EXPECT_EQ(right, 100);
+}
+
+// The calls of a batch have each their part of what it took.
+TEST_F(JobQueueClientsTest, BatchesThatTakeLongAreChargedToAll) {
+  JobQueue queue({.max_batch_requests = 4});
+  std::map<std::string, int> asked, served;
+  for (int i = 0; i < 300; ++i) {
+    for (const std::string client : {"a", "b", "slow"}) {
+      for (; asked[client] - served[client] < 20; ++asked[client]) {
+        ASSERT_TRUE(
+            Ask(queue, client, 5, nanoseconds::max(), client == "slow" ? other_ : lane_).ok());
+      }
+    }
+    const JobQueue::Work work = Take(queue);
+    for (const Job* job : work.jobs) ++served[job->client()];
+    const nanoseconds took =
+        work.jobs[0]->client() == "slow" ? 100 * work.predicted : work.predicted;
+    now_ += took;
+    queue.Done(work, true, took, dropped_);
+  }
+  EXPECT_LT(served["slow"], served["a"] / 20);
+}
+
 TEST_F(JobQueueClientsTest, WhoAsksManyModelsIsOneClient) {
   JobQueue queue({.max_batch_requests = 1, .codel_target = std::chrono::seconds(100)});
   for (int i = 0; i < 10; ++i) {
@@ -973,7 +1016,7 @@ TEST_F(JobQueueTest, EndsEveryJobExactlyOnce) {
         if (work.kind == Kind::kTogether || !alive) {
           for (const Job* job : work.jobs) ++ends[job];
         }
-        const JobQueue::Work next = queue.Done(work, alive, dropped_);
+        const JobQueue::Work next = Done(queue, work, alive);
         if (next.kind == Kind::kEnd) ++ends[next.jobs[0]];
         count_drops();
       }
