@@ -5,11 +5,14 @@
 #include <pthread.h>
 
 #include <cstdlib>
+#include <future>
+#include <memory>
 #include <string>
 #include <system_error>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "server/rpc/frame_limit.h"
+#include "server/rpc/connection_turns.h"
 #include "server/system/threads.h"
 
 namespace ulfd::server {
@@ -26,44 +29,20 @@ constexpr size_t kMostSpares = 16;
 // What a reply may need to leave, once the server shuts down.
 constexpr milliseconds kReplyTime{600};
 
-// NOLINTNEXTLINE(cppcoreguidelines-virtual-class-destructor): final, and nobody's.
+// Does some work on a receiving thread, after what waits for one.
+// NOLINTNEXTLINE(cppcoreguidelines-virtual-class-destructor): it ends itself.
 class Errand final : public CallEvent {
  public:
-  explicit Errand(const std::function<void()>& work) : work_(work) {}
-  void Run(grpc::CompletionQueue* queue) {
+  Errand(grpc::CompletionQueue* queue, std::function<void()> work) : work_(std::move(work)) {
     alarm_.Set(queue, gpr_inf_past(GPR_CLOCK_MONOTONIC), static_cast<CallEvent*>(this));
-    MutexLock lock(mu_);
-    while (!done_) over_.Wait(mu_);
   }
   void Happened(bool) override {
     work_();
-    MutexLock lock(mu_);
-    done_ = true;
-    over_.NotifyAll();
-  }
-
- private:
-  const std::function<void()>& work_;
-  grpc::Alarm alarm_;
-  Mutex mu_;
-  CondVar over_;
-  bool done_ ABSL_GUARDED_BY(mu_) = false;
-};
-
-// An event that comes at once, and tells `flag` when it has.
-// NOLINTNEXTLINE(cppcoreguidelines-virtual-class-destructor): it ends itself.
-class WakeUp final : public CallEvent {
- public:
-  WakeUp(grpc::CompletionQueue* queue, std::atomic<bool>& flag) : flag_(flag) {
-    alarm_.Set(queue, gpr_inf_past(GPR_CLOCK_MONOTONIC), static_cast<CallEvent*>(this));
-  }
-  void Happened(bool) override {
-    flag_.store(false);
     delete this;
   }
 
  private:
-  std::atomic<bool>& flag_;
+  const std::function<void()> work_;
   grpc::Alarm alarm_;
 };
 
@@ -169,13 +148,21 @@ void CallReceiver::Watch() {
 
 bool CallReceiver::Run(const std::function<void()>& work) {
   if (!Enter()) return false;
-  Errand(work).Run(queue_.get());
+  // Who is waited for may be in it for a little longer.
+  const auto done = std::make_shared<std::promise<void>>();
+  new Errand(queue_.get(), [&work, done] {
+    work();
+    done->set_value();
+  });
+  done->get_future().wait();
   Leave();
   return true;
 }
 
 void CallReceiver::GiveTurns() {
-  if (TurnsWait() && !woken_.exchange(true)) new WakeUp(queue_.get(), woken_);
+  if (TurnsWait() && !woken_.exchange(true)) {
+    new Errand(queue_.get(), [this] { woken_.store(false); });
+  }
 }
 
 void CallReceiver::EndWhenAnswered(std::function<void()> cancel) {

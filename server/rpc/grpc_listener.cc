@@ -12,7 +12,7 @@
 #include "absl/strings/match.h"
 #include "base/errors.h"
 #include "base/status_macros.h"
-#include "server/rpc/frame_limit.h"
+#include "server/rpc/connection_turns.h"
 #include "server/rpc/header_limit.h"
 #include "server/rpc/tls_limit.h"
 #include "server/scheduler/cpu_count.h"

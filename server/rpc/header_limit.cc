@@ -20,7 +20,6 @@
 #include "server/system/peer.h"
 #include "server/system/room_share.h"
 
-struct grpc_chttp2_transport;  // Begins with a grpc_transport.
 struct grpc_endpoint;
 struct grpc_metadata_batch;
 struct grpc_slice;
@@ -53,7 +52,6 @@ class HPackParser {
     uint8_t type;
     bool is_client;
   };
-  ~HPackParser();
   void BeginFrame(grpc_metadata_batch* batch, uint32_t limit, Boundary boundary, Priority priority,
                   LogInfo info);
   absl::Status Parse(const grpc_slice& slice, bool is_last);
@@ -65,8 +63,6 @@ class HPackParser {
 // NOLINTBEGIN(cppcoreguidelines-avoid-non-const-global-variables)
 namespace ulfd::server {
 namespace {
-
-using grpc_core::HPackParser;
 
 // The largest frame that peers may send, unless gRPC tells them otherwise.
 constexpr int64_t kFrameBytes = 16384;
@@ -81,60 +77,34 @@ std::atomic<int64_t> most_bytes{std::numeric_limits<uint32_t>::max()};
 std::atomic<int64_t> most_held{std::numeric_limits<int64_t>::max()};
 std::atomic<int64_t> ended{0};
 
-// What this thread has just begun.
-struct Begun {
-  grpc_chttp2_transport* transport = nullptr;
-  const grpc_chttp2_stream* stream = nullptr;
-};
-thread_local Begun begun;
+// The connection that this thread reads.
+thread_local ConnectionHeaders* reading = nullptr;
 
-// What gRPC holds of headers, and for whom.
-class Headers {
+// One address is one client, also this machine's.
+std::string ClientAt(grpc_chttp2_transport* transport) {
+  // The transport begins with one.
+  grpc_endpoint* const endpoint =
+      grpc_transport_get_endpoint(reinterpret_cast<grpc_transport*>(transport));
+  return AddressOf(std::string(grpc_endpoint_get_peer(endpoint)));
+}
+
+}  // namespace
+
+// What gRPC holds of headers beyond the usual, and for whom.
+class HeldHeaders {
  public:
-  // What is read now; one thread at a time reads a connection.
-  struct Connection {
-    int64_t frames = 0;   // Of headers that did not end with them.
-    int64_t bytes = 0;    // Allocated for headers that are read, as far as they are usual.
-    bool counts = false;  // Headers of a call that came to us, and are not skipped.
-    Begun of;             // Trailers have no stream that was just begun: the connection holds them.
-    std::string client;   // Who is at the other side, once that was asked.
-    int64_t held = 0;     // For the stream or the connection.  The mutex guards it.
-  };
-  // `ends`: no other frame continues them.
-  void BeginFrame(const HPackParser* parser, const Begun& of, bool counts, bool ends) {
-    Connection& connection = Of(parser);
-    if (connection.frames == 0 || !counts) {
-      connection.bytes = 0;
-      connection.counts = counts;
-      connection.of.stream = of.stream;
-      if (of.transport != nullptr) connection.of.transport = of.transport;
-    }
-    connection.frames = ends ? 0 : connection.frames + 1;
-  }
-  Connection& Of(const HPackParser* parser) {
+  // false: there is no room.
+  bool Add(ConnectionHeaders& connection, int64_t bytes) {
     MutexLock lock(mu_);
-    return connections_[parser];
-  }
-  // So much was allocated for what is read; false: there is no room.
-  bool Add(const HPackParser* parser, Connection& connection, int64_t bytes) {
-    connection.bytes += bytes;
-    const int64_t more = connection.bytes - kUsualBytes;
-    if (!connection.counts || more <= 0) return true;
-    connection.bytes = kUsualBytes;
-    if (connection.client.empty() && connection.of.transport != nullptr) {
-      connection.client = ClientAt(connection.of.transport);
-    }
-    MutexLock lock(mu_);
-    const auto own = of_clients_.find(connection.client);
+    const auto own = of_clients_.find(connection.client_);
     const int64_t before = own == of_clients_.end() ? 0 : own->second;
-    if (!HasRoom(held_, before, more, most_held.load())) return false;
-    if (connection.of.stream != nullptr) {
-      Stream& stream = streams_[connection.of.stream];
-      stream.parser = parser;
-      stream.held += more;
+    if (!HasRoom(held_, before, bytes, most_held.load())) return false;
+    if (connection.stream_ != nullptr) {
+      Stream& stream = streams_.try_emplace(connection.stream_, Stream{&connection}).first->second;
+      stream.held += bytes;
       any_.store(true, std::memory_order_release);
     }
-    Hold(connection, more);
+    Hold(connection, bytes);
     return true;
   }
   void EndStream(const grpc_chttp2_stream* stream) {
@@ -142,42 +112,32 @@ class Headers {
     MutexLock lock(mu_);
     const auto it = streams_.find(stream);
     if (it == streams_.end()) return;
-    Hold(connections_[it->second.parser], -it->second.held);
+    Hold(*it->second.connection, -it->second.held);
     streams_.erase(it);
     any_.store(!streams_.empty(), std::memory_order_release);
   }
-  void EndConnection(const HPackParser* parser) {
+  void EndConnection(ConnectionHeaders& connection) {
     MutexLock lock(mu_);
-    const auto it = connections_.find(parser);
-    if (it == connections_.end()) return;
-    if (it->second.held > 0) {
-      Hold(it->second, -it->second.held);
-      std::erase_if(streams_, [&](const auto& entry) { return entry.second.parser == parser; });
-    }
-    connections_.erase(it);
+    if (connection.held_ == 0) return;
+    Hold(connection, -connection.held_);
+    std::erase_if(streams_,
+                  [&](const auto& entry) { return entry.second.connection == &connection; });
   }
 
  private:
   struct Stream {
-    const HPackParser* parser = nullptr;
+    ConnectionHeaders* connection;
     int64_t held = 0;
   };
-  // One address is one client, also this machine's.
-  static std::string ClientAt(grpc_chttp2_transport* transport) {
-    grpc_endpoint* const endpoint =
-        grpc_transport_get_endpoint(reinterpret_cast<grpc_transport*>(transport));
-    return AddressOf(std::string(grpc_endpoint_get_peer(endpoint)));
-  }
-  void Hold(Connection& connection, int64_t bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
-    const auto own = of_clients_.try_emplace(connection.client).first;
-    connection.held += bytes;
+  void Hold(ConnectionHeaders& connection, int64_t bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    const auto own = of_clients_.try_emplace(connection.client_).first;
+    connection.held_ += bytes;
     own->second += bytes;
     held_ += bytes;
     if (own->second == 0) of_clients_.erase(own);
   }
 
   Mutex mu_;
-  std::unordered_map<const HPackParser*, Connection> connections_ ABSL_GUARDED_BY(mu_);
   // Those that hold more than usual.
   std::unordered_map<const grpc_chttp2_stream*, Stream> streams_ ABSL_GUARDED_BY(mu_);
   std::unordered_map<std::string, int64_t> of_clients_ ABSL_GUARDED_BY(mu_);
@@ -185,8 +145,10 @@ class Headers {
   std::atomic<bool> any_{false};
 };
 
-Headers& headers() {
-  static auto* all = new Headers;  // gRPC's threads may outlive static objects.
+namespace {
+
+HeldHeaders& held_headers() {
+  static auto* all = new HeldHeaders;  // gRPC's threads may outlive static objects.
   return *all;
 }
 
@@ -199,6 +161,30 @@ absl::Status EndFor(const char* why) {
 }
 
 }  // namespace
+
+ConnectionHeaders::~ConnectionHeaders() { held_headers().EndConnection(*this); }
+
+void ConnectionHeaders::BeginFrame(bool counts, bool ends) {
+  const grpc_chttp2_stream* const begun = std::exchange(begun_, nullptr);
+  if (frames_ == 0 || !counts) {
+    bytes_ = 0;
+    counts_ = counts;
+    stream_ = begun;
+  }
+  frames_ = ends ? 0 : frames_ + 1;
+}
+
+bool ConnectionHeaders::Add(int64_t bytes) {
+  bytes_ += bytes;
+  const int64_t more = bytes_ - kUsualBytes;
+  if (!counts_ || more <= 0) return true;
+  bytes_ = kUsualBytes;
+  if (client_.empty()) client_ = ClientAt(transport_);
+  return held_headers().Add(*this, more);
+}
+
+HeaderReading::HeaderReading(ConnectionHeaders& headers) { reading = &headers; }
+HeaderReading::~HeaderReading() { reading = nullptr; }
 
 void LimitHeaders(int64_t max_header_bytes, int64_t all_header_bytes) {
   most_bytes = std::min<int64_t>(max_header_bytes, std::numeric_limits<uint32_t>::max());
@@ -215,14 +201,14 @@ grpc_chttp2_stream* grpc_chttp2_parsing_accept_stream(grpc_chttp2_transport* tra
       ulfd::server::OfLibrary<grpc_chttp2_stream*(grpc_chttp2_transport*, uint32_t)>(
           "_Z33grpc_chttp2_parsing_accept_streamP21grpc_chttp2_transportj");
   grpc_chttp2_stream* const stream = accept(transport, id);
-  ulfd::server::begun = {transport, stream};
+  ulfd::server::reading->BeginStream(stream);
   return stream;
 }
 
 grpc_chttp2_stream::~grpc_chttp2_stream() {
   static auto* const end =
       ulfd::server::OfLibrary<void(grpc_chttp2_stream*)>("_ZN18grpc_chttp2_streamD1Ev");
-  ulfd::server::headers().EndStream(this);
+  ulfd::server::held_headers().EndStream(this);
   end(this);
 }
 
@@ -232,13 +218,6 @@ void Channel::UpdateCallSizeEstimate(size_t size) {
   static auto* const update = ulfd::server::OfLibrary<void(Channel*, size_t)>(
       "_ZN9grpc_core7Channel22UpdateCallSizeEstimateEm");
   update(this, std::min(size, ulfd::server::kFirstBytes));
-}
-
-HPackParser::~HPackParser() {
-  static auto* const end =
-      ulfd::server::OfLibrary<void(HPackParser*)>("_ZN9grpc_core11HPackParserD1Ev");
-  ulfd::server::headers().EndConnection(this);
-  end(this);
 }
 
 void HPackParser::BeginFrame(grpc_metadata_batch* batch, uint32_t limit, Boundary boundary,
@@ -251,9 +230,8 @@ void HPackParser::BeginFrame(grpc_metadata_batch* batch, uint32_t limit, Boundar
   if (batch == nullptr) {
     boundary = boundary == Boundary::kMoreFrames ? Boundary::kEndOfHeaders : Boundary::kMoreFrames;
   }
-  ulfd::server::headers().BeginFrame(this, std::exchange(ulfd::server::begun, {}),
-                                     batch != nullptr && !info.is_client,
-                                     boundary != Boundary::kMoreFrames);
+  ulfd::server::reading->BeginFrame(batch != nullptr && !info.is_client,
+                                    boundary != Boundary::kMoreFrames);
   const auto most = static_cast<uint32_t>(ulfd::server::most_bytes.load());
   begin(this, batch, std::min(limit, most), boundary, priority, info);
 }
@@ -262,14 +240,13 @@ absl::Status HPackParser::Parse(const grpc_slice& slice, bool is_last) {
   static auto* const parse =
       ulfd::server::OfLibrary<absl::Status(HPackParser*, const grpc_slice&, bool)>(
           "_ZN9grpc_core11HPackParser5ParseERK10grpc_sliceb");
-  ulfd::server::Headers& all = ulfd::server::headers();
-  ulfd::server::Headers::Connection& connection = all.Of(this);
-  if (connection.frames > ulfd::server::MostUnended()) {
+  ulfd::server::ConnectionHeaders& headers = *ulfd::server::reading;
+  if (headers.frames() > ulfd::server::MostUnended()) {
     return ulfd::server::EndFor("headers go on over too many frames");
   }
   const int64_t before = ulfd::server::GrpcBytesOfThread();
   absl::Status parsed = parse(this, slice, is_last);
-  if (parsed.ok() && !all.Add(this, connection, ulfd::server::GrpcBytesOfThread() - before)) {
+  if (parsed.ok() && !headers.Add(ulfd::server::GrpcBytesOfThread() - before)) {
     return ulfd::server::EndFor("the headers of all open calls take too much");
   }
   return parsed;

@@ -5,8 +5,8 @@
 // receiving thread, which looks at other connections before it gives the next turn.  Frames take
 // their time, too, however little they bring.
 // SPDX-License-Identifier: Apache-2.0
-#ifndef ULFD_SERVER_RPC_FRAME_LIMIT_H_
-#define ULFD_SERVER_RPC_FRAME_LIMIT_H_
+#ifndef ULFD_SERVER_RPC_CONNECTION_TURNS_H_
+#define ULFD_SERVER_RPC_CONNECTION_TURNS_H_
 
 #include <chrono>
 #include <cstddef>
@@ -54,4 +54,4 @@ int64_t EndedForFrames();
 
 }  // namespace ulfd::server
 
-#endif  // ULFD_SERVER_RPC_FRAME_LIMIT_H_
+#endif  // ULFD_SERVER_RPC_CONNECTION_TURNS_H_

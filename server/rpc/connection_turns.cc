@@ -1,7 +1,7 @@
 // Functions of gRPC's own HTTP/2 that the library calls through the dynamic linker, which takes the
-// program's first (decision 0090).
+// program's first (decisions 0090, 0091).
 // SPDX-License-Identifier: Apache-2.0
-#include "server/rpc/frame_limit.h"
+#include "server/rpc/connection_turns.h"
 
 #include <grpc/slice.h>
 #include <grpc/slice_buffer.h>
@@ -19,6 +19,7 @@
 #include "absl/status/status.h"
 #include "base/errors.h"
 #include "base/mutex.h"
+#include "server/rpc/header_limit.h"
 #include "server/rpc/of_library.h"
 
 struct grpc_closure;
@@ -74,9 +75,13 @@ std::atomic<int64_t> last_turn{0};
 
 // One thread at a time reads a connection.
 struct Connection {
+  explicit Connection(grpc_chttp2_transport* transport) : headers(transport) {}
+  Connection(const Connection&) = delete;
+  Connection& operator=(const Connection&) = delete;
   ~Connection() { grpc_slice_buffer_destroy(&rest); }
 
   FrameCount frames;
+  ConnectionHeaders headers;
   int64_t turn = -1;  // The last one that it had, and what is left of it.
   FrameCount::Turn left;
   grpc_slice_buffer rest = [] {  // What waits for its next turn.
@@ -95,10 +100,10 @@ struct Waiting {
 
 class Connections {
  public:
-  Connection& Of(const grpc_chttp2_transport* transport) {
+  Connection& Of(grpc_chttp2_transport* transport) {
     MutexLock lock(mu_);
     std::unique_ptr<Connection>& connection = connections_[transport];
-    if (connection == nullptr) connection = std::make_unique<Connection>();
+    if (connection == nullptr) connection = std::make_unique<Connection>(transport);
     return *connection;
   }
   void End(grpc_chttp2_transport* transport) {
@@ -227,6 +232,7 @@ absl::Status grpc_chttp2_perform_read(grpc_chttp2_transport* transport, const gr
     ulfd::server::ended.fetch_add(1, std::memory_order_relaxed);
     return ulfd::ResourceExhausted("frames: more than their bytes and time allow");
   }
+  const ulfd::server::HeaderReading reading(connection.headers);
   if (now == size) return read(transport, slice);
   ulfd::server::connections().Keep(transport, connection, grpc_slice_sub(slice, now, size));
   if (now == 0) return absl::OkStatus();

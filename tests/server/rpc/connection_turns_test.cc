@@ -1,6 +1,6 @@
 // How many frames a connection may bring.
 // SPDX-License-Identifier: Apache-2.0
-#include "server/rpc/frame_limit.h"
+#include "server/rpc/connection_turns.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
