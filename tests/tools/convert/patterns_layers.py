@@ -6,7 +6,7 @@ import numpy as np
 from onnx import TensorProto, helper, numpy_helper
 
 from random_graph import ADS, Value, matrix, raw
-from random_layers import states
+from random_layers import convolve, states
 
 
 def convolution(x, w, b, dilation, pads, stride):
@@ -111,6 +111,15 @@ def patches(g, x, kernel):
     wanted = np.einsum(equation, x.array.reshape(cut), w.array)
     wanted += b.array.reshape(-1, *[1] * len(kernel))
     return g.node("Conv", [x, w, b], wanted, kernel_shape=list(kernel), strides=list(kernel))
+
+
+def convolutions_of_volumes(g):
+    """Three dimensions, whose first become channels (CFM)."""
+    x = g.input("x", g.random.randn(ADS, 2, 6, 5, 7).astype(np.float32))
+    for _ in range(4):
+        g.output(convolve(g, x))
+    cut = g.slice(x, 1, 1, 2)
+    g.output(convolve(g, g.node("Relu", [cut], np.maximum(cut.array, 0))))
 
 
 def constants_of_all_types(g):
@@ -627,7 +636,7 @@ def dropout_on(g):
 
 
 PATTERNS = [gates_of_steps, convolutions_of_steps, convolutions_of_single_rows, convolutions_of_whole_rows,
-            convolutions_of_patches, constants_of_all_types, computed_bias, dropout_off, causal_convolution, parts_without_anything, sequences,
+            convolutions_of_patches, convolutions_of_volumes, constants_of_all_types, computed_bias, dropout_off, causal_convolution, parts_without_anything, sequences,
             chunks, normalised_constants, layer_norms_of_any_axes, tangent,
             attention_of_today, groups_normalised, einsum_with_diagonals, arithmetic_of_constants,
             branch_by_shape, einsum_of_one, einsum_of_three, einsum_with_constants,

@@ -95,7 +95,7 @@ def taps(a, kernel, strides, pads, dilations, fill):
 
 
 def convolve(g, x):
-    if x.kind != "float" or x.array.ndim not in (3, 4):
+    if x.kind != "float" or x.array.ndim not in (3, 4, 5):
         raise Skip
     kernel, strides, pads = windows(g, x)
     dilations = [int(g.random.randint(1, 3)) for _ in kernel]

@@ -1,4 +1,4 @@
-// ONNX's image operators, of one or two dimensions, NCHW.
+// ONNX's image operators, of one or two dimensions, NCHW; convolutions of three.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <numeric>
@@ -20,7 +20,7 @@ struct Window {
   std::vector<int64_t> kernel, strides, pads, dilations;
 };
 
-// For an image of `dims` (two dimensions, or one, which becomes the width of an image of height 1).
+// For an image of `dims` (of two or three dimensions, or one, the width of an image of height 1).
 absl::StatusOr<Window> ReadWindow(const OnnxNode& node, const Dims& dims,
                                   std::vector<int64_t> kernel) {
   Window window{.kernel = std::move(kernel),
@@ -264,33 +264,15 @@ absl::StatusOr<bool> ConvOfPatches(OnnxNode& node, const OnnxValue& x, const Win
   return true;
 }
 
-absl::Status Conv(OnnxNode& node) {
-  ASSIGN_OR_RETURN(const OnnxValue x, node.value(0));
-  const Constant *weight = node.constant(1), *bias = node.constant(2);
-  if (weight == nullptr || (node.Has(2) && bias == nullptr)) {
-    return Unimplemented("weights that are computed");
-  }
-  std::vector<int64_t> sizes = weight->sizes();
-  if (static_cast<int>(sizes.size()) != x.rank() || x.rank() < 3 || x.rank() > 4 ||
-      IsEmpty(*weight)) {
-    return Unimplemented("a weight of shape ", DimsText(weight->dims), " for an input of shape ",
-                         DimsText(x.dims));
-  }
-  ASSIGN_OR_RETURN(Window window,
-                   ReadWindow(node, x.dims, std::vector<int64_t>(sizes.begin() + 2, sizes.end())));
-  TakeCut(node, x.rank(), window);
-  if (IntAttribute(node.node, "group", 1) == 1) {
-    for (const auto product : {&ConvOfSteps, &ConvOfPatches}) {
-      ASSIGN_OR_RETURN(const bool done, product(node, x, window, *weight, bias));
-      if (done) return absl::OkStatus();
-    }
-  }
-  ASSIGN_OR_RETURN(const std::string in, Image(node, x));
-  if (sizes.size() == 3) sizes.insert(sizes.begin() + 2, 1);
-  ulf::LayerParameter layer = MakeLayer("convolution_layer", node.name, {in}, node.Top());
+// Adds the layer of weights [outputs, channels, height, width].
+absl::Status AddConvolution(OnnxNode& node, const std::string& name, const std::string& in,
+                            const Window& window, const std::vector<int64_t>& sizes,
+                            const std::vector<float>& values, const std::vector<float>& biases,
+                            const std::string& out) {
+  ulf::LayerParameter layer = MakeLayer("convolution_layer", name, {in}, out);
   ulf::ConvolutionParameter& p = *layer.mutable_convolution_param();
   p.set_num_output(static_cast<uint32_t>(sizes[0]));
-  p.set_bias_term(bias != nullptr);
+  p.set_bias_term(!biases.empty());
   if (const int64_t group = IntAttribute(node.node, "group", 1); group != 1) {
     if (group < 1 || group > sizes[0]) {
       return InvalidArgument("group ", group, ", want 1 to ", sizes[0], " (the output channels)");
@@ -301,13 +283,97 @@ absl::Status Conv(OnnxNode& node) {
   SetSizes(window.pads, *p.mutable_pad());
   SetSizes(window.strides, *p.mutable_stride());
   SetSizes(window.dilations, *p.mutable_dilation());
-  ASSIGN_OR_RETURN(const std::vector<float> values, weight->ToFloats());
   std::vector<ulf::BlobData> weights = {MakeBlob(sizes, values)};
-  if (bias != nullptr) {
-    ASSIGN_OR_RETURN(const std::vector<float> biases, bias->ToFloats());
+  if (!biases.empty()) {
     weights.push_back(MakeBlob({static_cast<int64_t>(biases.size())}, biases));
   }
-  return Finish(node, x, std::move(layer), std::move(weights));
+  return node.builder().AddLayer(std::move(layer), std::move(weights));
+}
+
+// A volume [rows, C, D, H, W] is an image of C * D channels: the weight of what a slice makes of
+// one that its kernel does not reach is 0.
+absl::Status ConvOfVolume(OnnxNode& node, const OnnxValue& x, Window window,
+                          const std::vector<int64_t>& sizes, const std::vector<float>& values,
+                          const std::vector<float>& biases) {
+  constexpr int64_t kMostWeights = 1 << 24;
+  const Dims& d = x.dims;
+  if (!IsNumbers({d.begin() + 1, d.end()}) ||
+      !std::equal(window.kernel.begin(), window.kernel.end(), sizes.begin() + 2)) {
+    return Unimplemented("a window of another size, or an input of shape ", DimsText(d));
+  }
+  const int64_t depth = d[2].value(), outputs = sizes[0], channels = sizes[1], taps = sizes[2];
+  const int64_t room = depth + window.pads[0] + window.pads[3] - (taps - 1) * window.dilations[0];
+  const int64_t slices = (room - 1) / window.strides[0] + 1, area = sizes[3] * sizes[4];
+  int64_t weights = 1;
+  for (const int64_t size : {outputs, channels, area, depth, slices}) {
+    if (room < 1 || size < 1 || size > kMostWeights / weights) {
+      return Unimplemented("a weight of shape ", DimsText(node.constant(1)->dims),
+                           " for an input of shape ", DimsText(d));
+    }
+    weights *= size;
+  }
+  std::vector<float> spread(static_cast<size_t>(weights), 0.0f), all_biases;
+  for (int64_t out = 0; out < outputs * slices; ++out) {
+    const int64_t first = out % slices * window.strides[0] - window.pads[0];
+    for (int64_t i = 0; i < channels * taps; ++i) {
+      const int64_t slice = first + i % taps * window.dilations[0];
+      if (slice < 0 || slice >= depth) continue;
+      const auto from = values.begin() + (out / slices * channels * taps + i) * area;
+      std::copy_n(from, area,
+                  spread.begin() + ((out * channels + i / taps) * depth + slice) * area);
+    }
+    if (!biases.empty()) all_biases.push_back(biases[static_cast<size_t>(out / slices)]);
+  }
+  for (auto* const list : {&window.kernel, &window.strides, &window.dilations})
+    list->erase(list->begin());
+  window.pads = {window.pads[1], window.pads[2], window.pads[4], window.pads[5]};
+  ASSIGN_OR_RETURN(const OnnxValue image,
+                   Reshaped(node, x, {d[0], Dim::Of(d[1].value() * depth), d[3], d[4]}));
+  ASSIGN_OR_RETURN(const std::string in, Image(node, image));
+  const std::string made = node.Scratch("slices");
+  RETURN_IF_ERROR(AddConvolution(node, made, in, window,
+                                 {outputs * slices, channels * depth, sizes[3], sizes[4]}, spread,
+                                 all_biases, made));
+  OnnxValue y = node.graph.Whole(made);
+  y.dims[0] = d[0];  // Repeated rows stay repeated.
+  return ReshapeTo(node, y, {d[0], Dim::Of(outputs), Dim::Of(slices), y.dims[2], y.dims[3]});
+}
+
+absl::Status Conv(OnnxNode& node) {
+  ASSIGN_OR_RETURN(const OnnxValue x, node.value(0));
+  const Constant *weight = node.constant(1), *bias = node.constant(2);
+  if (weight == nullptr || (node.Has(2) && bias == nullptr)) {
+    return Unimplemented("weights that are computed");
+  }
+  std::vector<int64_t> sizes = weight->sizes();
+  if (static_cast<int>(sizes.size()) != x.rank() || x.rank() < 3 || x.rank() > 5 ||
+      IsEmpty(*weight)) {
+    return Unimplemented("a weight of shape ", DimsText(weight->dims), " for an input of shape ",
+                         DimsText(x.dims));
+  }
+  ASSIGN_OR_RETURN(Window window,
+                   ReadWindow(node, x.dims, std::vector<int64_t>(sizes.begin() + 2, sizes.end())));
+  ASSIGN_OR_RETURN(const std::vector<float> values, weight->ToFloats());
+  std::vector<float> biases;
+  if (bias != nullptr) {
+    ASSIGN_OR_RETURN(biases, bias->ToFloats());
+    if (static_cast<int64_t>(biases.size()) != sizes[0]) {
+      return InvalidArgument("a bias of ", biases.size(), " values, want ", sizes[0]);
+    }
+  }
+  if (x.rank() == 5) return ConvOfVolume(node, x, std::move(window), sizes, values, biases);
+  TakeCut(node, x.rank(), window);
+  if (IntAttribute(node.node, "group", 1) == 1) {
+    for (const auto product : {&ConvOfSteps, &ConvOfPatches}) {
+      ASSIGN_OR_RETURN(const bool done, product(node, x, window, *weight, bias));
+      if (done) return absl::OkStatus();
+    }
+  }
+  ASSIGN_OR_RETURN(const std::string in, Image(node, x));
+  if (sizes.size() == 3) sizes.insert(sizes.begin() + 2, 1);
+  const std::string out = node.Top();
+  RETURN_IF_ERROR(AddConvolution(node, node.name, in, window, sizes, values, biases, out));
+  return SetImage(node, x, out);
 }
 
 // What a ConvTranspose states per dimension of the image.
