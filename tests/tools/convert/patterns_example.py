@@ -1,6 +1,7 @@
 """Patterns of exports without dynamic axes: the rows of the example are numbers."""
 # SPDX-License-Identifier: Apache-2.0
 import numpy as np
+from onnx import helper
 
 from patterns_ids import bag
 from patterns_rows import sorted_by_length, step_of_each_row_behind_it
@@ -326,6 +327,48 @@ def row_turned_to_the_front(g):
     g.output(swap(g, g.node("Relu", [steps], np.maximum(steps.array, 0))))
 
 
+def rows_repeated_one_by_one(g):
+    """x.repeat_interleave(2, 0) and x.view(-1, 4): parts of one row, as many as the example has."""
+    g.rows = ADS
+    x = g.input("x", g.random.randn(ADS, 4).astype(np.float32))
+    y = g.input("y", g.random.randn(ADS, 2, 3).astype(np.float32))
+    parts = [g.fresh("row") for _ in range(ADS)]
+    g.nodes.append(helper.make_node("Split", [x.name, g.ints(*[1] * ADS).name], parts, axis=0))
+    repeated = []
+    for i, name in enumerate(parts):
+        part = g.unsqueeze(Value(name, x.array[i:i + 1], "ads"), 1)
+        sizes = g.node("Concat", [g.ints(1), g.ints(2), g.ints(4)], np.array([1, 2, 4]), axis=0)
+        wide = g.node("Expand", [part, sizes], part.array.repeat(2, 1))
+        repeated.append(reshape(g, wide, (-1, 4), wide.array.reshape(2, 4)))
+    users = g.node("Concat", repeated, x.array.repeat(2, 0), axis=0)
+    ads = reshape(g, y, (-1, 3), y.array.reshape(-1, 3))
+    both = g.node("Concat", [users, ads], np.concatenate([users.array, ads.array], 1), axis=1)
+    best = g.node("ReduceMax", [both], both.array.max(1), axes=[1], keepdims=0)
+    g.output(reshape(g, best, (-1, 2), best.array.reshape(-1, 2)))
+
+
+def masked_steps_of_the_example(g):
+    """Merged steps that all have the mean of what is not masked: made-up ids have to differ."""
+    g.rows = ADS
+    ids = g.random.randint(0, 9, (ADS, 4))
+    ids[:, 0] = 3
+    ids = g.input("ids", ids)
+    rows = g.random.randn(9, 3).astype(np.float32)
+    rows[0] = 0
+    x = g.node("Gather", [g.constant(rows), ids], rows[ids.array], axis=0)
+    mask = g.node("Equal", [ids, g.constant(np.array(0))], ids.array == 0)
+    none, zero = (g.constant(np.array(v, np.float32)) for v in (-np.inf, 0))
+    weights = (ids.array != 0) / (ids.array != 0).sum(1, keepdims=True)
+    kept = raw(g, "Where", [mask, none, zero], np.where(mask.array, -np.inf, 0))
+    weights = g.unsqueeze(g.node("Softmax", [kept], weights.astype(np.float32), axis=-1), 1)
+    mean = product(g, weights, x)
+    wide = g.node("Expand", [mean, g.ints(ADS, 4, 3)], mean.array.repeat(4, 1))
+    flat = reshape(g, swap(g, wide), (4 * ADS, 3), wide.array.swapaxes(0, 1).reshape(-1, 3))
+    flat = product(g, flat, g.constant(g.random.randn(3, 3).astype(np.float32)))
+    steps = reshape(g, flat, (4, ADS, 3), flat.array.reshape(4, ADS, 3))
+    g.output(swap(g, g.binary("Add", steps, swap(g, x))))
+
+
 def lengths_of_the_example(g):
     """Softmax of masked steps merged with their rows: a made-up length may be 0."""
     g.rows = ADS
@@ -361,7 +404,8 @@ PATTERNS = [steps_in_front, sizes_by_a_condition, constants_of_rows, example_of_
             step_behind_the_only_row, packed_rows_of_the_example, packed_row_of_one,
             squeezed_with_the_row, rows_of_the_example_stay, only_row_of_the_example_stays,
             queries_of_the_example, branch_of_the_example, entries_of_numbered_rows,
-            lengths_of_the_example, step_of_each_title_of_the_example, row_turned_to_the_front]
+            lengths_of_the_example, step_of_each_title_of_the_example, row_turned_to_the_front,
+            rows_repeated_one_by_one, masked_steps_of_the_example]
 REFUSED = [(ones_of_the_example, "an output has the example's rows"),
            (sums_of_the_example_that_are_lost, "loses all but one"),
            (rows_of_one_that_meet, "cannot be told from other sizes of 1"),

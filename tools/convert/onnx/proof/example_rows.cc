@@ -77,13 +77,14 @@ uint64_t Scattered(int64_t number) {
 class RowsFollower : public Rewriter {
  public:
   // choices: of rows that may be either of several sizes of 1, one after the other, whether they
-  // are the last of them; the first, where it does not say.
+  // are the last of them; the first, where it does not say.  most: integers of inputs are below.
   RowsFollower(onnx::GraphProto& graph, int64_t opset, int64_t rows,
                const std::vector<std::string>& inputs, bool certain, std::vector<bool> choices,
-               std::chrono::steady_clock::time_point deadline)
+               int64_t most, std::chrono::steady_clock::time_point deadline)
       : Rewriter(graph, opset),
         rows_(rows),
         more_(rows == 1 ? 3 : rows + 1),
+        most_(most),
         certain_(certain),
         choices_(std::move(choices)),
         outputs_(graph.output()),
@@ -92,9 +93,12 @@ class RowsFollower : public Rewriter {
     options_.budget.deadline = deadline;
     for (const onnx::ValueInfoProto& input : graph.input()) {
       const bool follows = absl::c_linear_search(inputs, input.name());
-      std::optional<Array> few = MakeUpRows(input, follows ? rows : 0);
-      std::optional<Array> many = MakeUpRows(input, follows ? more_ : 0);
+      std::optional<Array> few = MakeUpRows(input, follows ? rows : 0, most);
+      std::optional<Array> many = MakeUpRows(input, follows ? more_ : 0, most);
       if (few.has_value() && many.has_value()) values_[input.name()] = {*few, *many, follows};
+    }
+    for (const Node& node : graph.node()) {
+      for (const std::string& output : node.output()) makers_[output] = &node;
     }
   }
 
@@ -102,6 +106,8 @@ class RowsFollower : public Rewriter {
   bool Fits() const override;
   // What the example decides: the graph wants these taken before it is followed.
   const Branches& branches() const { return branches_; }
+  // Whether the example's rows have places, or ids of tables, that are too large.
+  bool misses() const { return misses_; }
   // The choices that were made up to the first that did not fit.
   const std::vector<bool>& choices() const { return choices_; }
 
@@ -128,6 +134,7 @@ class RowsFollower : public Rewriter {
   bool FollowStates(const Node& node);
   bool FollowCount(const Node& node);
   bool FollowParts(const Node& node);
+  bool FollowEach(const Node& node);
   bool FollowPart(const Node& node);
   bool FollowPlaces(const Node& node);
   std::optional<std::string> PlacesOfRows(const Node& node, const std::string& input,
@@ -145,16 +152,17 @@ class RowsFollower : public Rewriter {
   std::string NumbersBelow(const Node& node, const std::string& count);
   std::string Around(const Node& node, const Sizes& sizes, size_t at, const std::string& middle);
 
-  const int64_t rows_, more_;
+  const int64_t rows_, more_, most_;
   const bool certain_;
   std::vector<bool> choices_;
   const google::protobuf::RepeatedPtrField<onnx::ValueInfoProto> outputs_;
   reference::RunOptions options_;
   std::map<std::string, Value> values_;
+  std::map<std::string, const Node*> makers_;
   Branches branches_;
   int64_t elements_ = 0;
   size_t chosen_ = 0;
-  bool guessed_, failed_ = false;
+  bool guessed_, failed_ = false, misses_ = false;
 };
 
 const RowsFollower::Value* RowsFollower::Find(const std::string& name) {
@@ -179,6 +187,7 @@ bool RowsFollower::Compute(const Node& node, Array Value::*side) {
   if (!reference::IsKnown(node) && node.op_type() != "Constant") return false;
   absl::StatusOr<std::vector<Array>> made =
       reference::Compute(node, opset_, options_, std::move(inputs));
+  misses_ |= side == &Value::few && absl::IsOutOfRange(made.status());
   if (!made.ok()) return false;
   for (int i = 0; i < node.output_size() && i < static_cast<int>(made->size()); ++i) {
     Array& array = (*made)[static_cast<size_t>(i)];
@@ -249,6 +258,7 @@ bool RowsFollower::Follow(const Node& node) {
   if (op == "TopK") return FollowCount(node);
   if (op == "Squeeze" && rows_ == 1) return certain_ && KeepRows(node);
   if (IsOneOf(op, {"GRU", "LSTM", "RNN"})) return FollowStates(node);
+  if (op == "Concat" && FollowEach(node)) return true;
   if (IsOneOf(op, {"Concat", "Einsum", "GatherElements", "ScatterElements", "ScatterND"})) {
     return FollowOthers(node, true);
   }
@@ -560,13 +570,20 @@ bool RowsFollower::FollowStates(const Node& node) {
   return any;
 }
 
-// Heads in front of the rows, taken apart by split(x.size(0)): equal parts.
+// Heads in front of the rows, taken apart by split(x.size(0)): equal parts.  Or rows, each a part.
 bool RowsFollower::FollowParts(const Node& node) {
   const std::optional<RowsAxis> rows = RowsOf(node.input(0));
-  if (!rows.has_value() || rows->each != node.output_size() ||
-      IntAttribute(node, "axis", 0) != static_cast<int64_t>(rows->axis)) {
+  if (!rows.has_value() || IntAttribute(node, "axis", 0) != static_cast<int64_t>(rows->axis)) {
     return false;
   }
+  if (rows_ > 1 && rows->each == 1 && node.output_size() == rows_) {
+    Node parts = node;
+    parts.set_input(0, Fresh(node.input(0)));
+    AddSlice(node, node.input(0), static_cast<int64_t>(rows->axis), 0, rows_, parts.input(0));
+    Add(parts);
+    return true;
+  }
+  if (rows->each != node.output_size()) return false;
   for (const std::string& part : node.output()) {
     const Value* const value = Find(part);
     if (value == nullptr || value->few.dims[rows->axis] != rows_) return false;
@@ -574,6 +591,54 @@ bool RowsFollower::FollowParts(const Node& node) {
   Node& parts = Add(node, "Split", {node.input(0)}, node.output(0));
   *parts.mutable_output() = node.output();
   SetInt(parts, "axis", static_cast<int64_t>(rows->axis));
+  return true;
+}
+
+// What is repeated of each row, one after the other: repeat_interleave().
+bool RowsFollower::FollowEach(const Node& node) {
+  const auto maker_of = [&](const std::string& name) {
+    const auto maker = makers_.find(name);
+    return maker == makers_.end() || Find(name) == nullptr ? nullptr : maker->second;
+  };
+  if (rows_ == 1 || node.input_size() != rows_ || IntAttribute(node, "axis", 0) != 0) return false;
+  std::vector<std::string> parts(node.input().begin(), node.input().end());
+  std::vector<const Node*> steps;  // Of the first row, the last one first.
+  const Node* first = maker_of(parts[0]);
+  for (; first != nullptr && first->op_type() != "Split"; first = maker_of(parts[0])) {
+    if (!IsOneOf(first->op_type(), {"Unsqueeze", "Expand", "Reshape"})) return false;
+    const Sizes dims = Find(parts[0])->few.dims;
+    for (std::string& part : parts) {
+      const Node* const own = maker_of(part);
+      if (own == nullptr || own->op_type() != first->op_type() || Find(part)->few.dims != dims) {
+        return false;
+      }
+      part = own->input(0);
+    }
+    steps.push_back(first);
+  }
+  const bool rows =
+      first != nullptr && IntAttribute(*first, "axis", 0) == 0 &&
+      std::equal(parts.begin(), parts.end(), first->output().begin(), first->output().end());
+  const std::optional<RowsAxis> whole = rows ? RowsOf(first->input(0)) : std::nullopt;
+  const auto is_row = [&](const std::string& part) {
+    return Find(part) != nullptr && Find(part)->few.dims[0] == 1;
+  };
+  if (!whole.has_value() || whole->axis != 0 || whole->each != 1 || !absl::c_all_of(parts, is_row))
+    return false;
+  // What a part has, behind its row.
+  std::string all = first->input(0);
+  for (size_t i = steps.size(); i-- > 0;) {
+    if (steps[i]->op_type() != "Expand") continue;
+    Sizes from = Find(steps[i]->input(0))->few.dims, to = Find(steps[i]->output(0))->few.dims;
+    from.insert(from.begin(), to.size() - from.size(), 1);
+    from.insert(from.begin(), -1);
+    to.insert(to.begin(), 1);
+    all = Make(node, "Reshape", {all, Integers(all, from)});
+    all = Make(node, "Expand", {all, Integers(all, to)});
+  }
+  Sizes merged = Find(node.input(0))->few.dims;
+  merged[0] = -1;
+  Add(node, "Reshape", {all, Integers(all, merged)}, node.output(0));
   return true;
 }
 
@@ -684,7 +749,7 @@ bool RowsFollower::KeepRows(const Node& node) {
 }
 
 bool RowsFollower::Fits() const {
-  if (!branches_.empty()) return false;
+  if (!branches_.empty() || (misses_ && most_ > 2)) return false;
   const auto same = [&](const onnx::ValueInfoProto& output) {
     const auto found = values_.find(output.name());
     if (found == values_.end()) return true;  // Not known here.
@@ -703,7 +768,7 @@ bool RowsFollower::Fits() const {
 
 }  // namespace
 
-std::optional<Array> MakeUpRows(const onnx::ValueInfoProto& input, int64_t rows) {
+std::optional<Array> MakeUpRows(const onnx::ValueInfoProto& input, int64_t rows, int64_t most) {
   const auto& type = input.type().tensor_type();
   Sizes dims;
   for (const auto& dim : type.shape().dim())
@@ -716,14 +781,17 @@ std::optional<Array> MakeUpRows(const onnx::ValueInfoProto& input, int64_t rows)
     count *= d;
   }
   const int64_t width = dims.empty() ? 1 : count / dims[0];
+  const bool is_bool = type.elem_type() == onnx::TensorProto::BOOL;
   std::vector<double> floats;
   std::vector<int64_t> ints;
   for (int64_t i = 0; i < count; ++i) {
     const int64_t row = i / width, column = i % width;
-    const uint64_t bit = Scattered(13 * row + 3 * column + 1) >> 63;
+    const uint64_t bits = Scattered(13 * row + 3 * column + 1) >> 62;
+    const auto number =
+        static_cast<int64_t>(most > 2 && !is_bool ? std::min<uint64_t>(bits, 2) : bits / 2);
     const double part = 0.5 + 0.49 * std::sin(static_cast<double>(7 * row + 3 * column + 1));
-    ints.push_back(static_cast<int64_t>(bit));
-    floats.push_back(static_cast<double>(bit) + part);  // Some models take them for ids.
+    ints.push_back(number);
+    floats.push_back(static_cast<double>(number) + part);  // Some models take them for ids.
   }
   return reference::IsFloatType(type.elem_type())
              ? reference::Floats(onnx::TensorProto::FLOAT, dims, std::move(floats))
@@ -735,11 +803,17 @@ absl::Status FollowRows(onnx::GraphProto& graph, int64_t opset, int64_t rows,
   constexpr int kTries = 64;
   const auto deadline = std::chrono::steady_clock::now() + kTime;
   std::vector<bool> choices;
+  // What is not masked is to differ, for rows to be told apart; some tables have two rows.
+  int64_t most = 3;
   for (int i = 0; i < kTries && std::chrono::steady_clock::now() < deadline; ++i) {
-    RowsFollower follower(graph, opset, rows, inputs, certain, choices, deadline);
+    RowsFollower follower(graph, opset, rows, inputs, certain, choices, most, deadline);
     follower.Run();
     if (!follower.branches().empty()) {
       RETURN_IF_ERROR(TakeBranches(graph, follower.branches()));
+      continue;
+    }
+    if (follower.misses() && most > 2) {
+      most = 2;
       continue;
     }
     if (follower.Fits()) return absl::OkStatus();

@@ -23,8 +23,10 @@ namespace ulfd::convert {
 absl::Status FollowRows(onnx::GraphProto& graph, int64_t opset, int64_t rows,
                         const std::vector<std::string>& inputs, bool certain);
 
-// Values of an input whose rows differ; 0 rows: as many as it says.  Null: too many.
-std::optional<reference::Array> MakeUpRows(const onnx::ValueInfoProto& input, int64_t rows);
+// Values of an input whose rows differ, integers below `most`, which is 3 at most; 0 rows: as many
+// as it says.  Null: too many.
+std::optional<reference::Array> MakeUpRows(const onnx::ValueInfoProto& input, int64_t rows,
+                                           int64_t most = 2);
 
 }  // namespace ulfd::convert
 
