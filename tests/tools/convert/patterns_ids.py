@@ -470,13 +470,34 @@ def half_precision_and_back(g):
     g.output(g.cast(half, "float"))
 
 
+def remainders_by_division(g):
+    """ids % 7 as PyTorch exports it before operator set 10; torch.cumsum of integers."""
+    ids = g.input("ids", g.random.randint(0, 1000, (ADS, 3)))
+    seven, zero, one = (g.constant(np.array(v)) for v in (7, 0, 1))
+    whole = g.binary("Div", ids, seven)
+    below = g.node("Less", [ids, zero], ids.array < 0)
+    below = g.node("Xor", [below, g.constant(np.array(False))], below.array)
+    rest = g.binary("Sub", ids, g.binary("Mul", whole, seven))
+    some = g.node("Not", [g.node("Equal", [rest, zero], rest.array == 0)], rest.array != 0)
+    fix = g.node("And", [below, some], below.array & some.array)
+    fix = g.node("Cast", [fix], fix.array.astype(np.int64), to=TensorProto.INT64)
+    whole = g.binary("Sub", whole, g.binary("Mul", fix, one))
+    rest = g.binary("Sub", ids, g.binary("Mul", whole, seven))
+    table = g.constant(g.random.randn(7, 2).astype(np.float32))
+    g.output(g.node("Gather", [table, rest], table.array[rest.array], axis=0))
+    counts = g.input("counts", g.random.randint(0, 9, (ADS, 4)))
+    sums = g.node("CumSum", [counts, one], counts.array.cumsum(1))
+    g.output(g.node("Cast", [sums], sums.array.astype(np.float32), to=TensorProto.FLOAT))
+
+
 PATTERNS = [booleans_as_bytes, one_matrix, one_integer_matrix, column_as_id_and_number, sequence_in_a_matrix,
             whole_matrix_cast_first, every_other_column, split_matrix, user_matrix, cast_truncates,
             integer_arithmetic, integers_compared, integers_limited, hashed_ids, pairs_hashed, classes_compared,
             half_precision, integers_clipped, numbers_as_they_were_written, logarithm_as_an_id,
             fields_of_one_table, fields_of_several_inputs, masks_of_ids, masks_of_the_size_of_ids, ids_below_zero,
             ids_far_below_zero, ids_before_the_table, ids_padded, ids_in_parts, classes_of_items,
-            embedding_bags, weights_of_ids, steps_that_a_hash_chooses]
+            embedding_bags, weights_of_ids, steps_that_a_hash_chooses,
+            remainders_by_division]
 REFUSED = [(timestamps_subtracted, 'input "now": element 0'),
            (half_precision_given_back, "half precision"),
            (half_precision_and_back, "rounds to half precision"),

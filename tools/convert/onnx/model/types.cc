@@ -122,8 +122,8 @@ std::optional<IntegerBound> BoundOfResult(const onnx::NodeProto& node, const Onn
   for (const std::string& input : node.input()) {
     // Shapes, places and conditions say nothing of the size.
     const bool computed = graph.BoundOf(input) != nullptr;
-    if (input.empty() ||
-        (!computed && !Computes(op) && !IsOneOf(op, {"Where", "Concat", "Max", "Min", "Pad"}))) {
+    if (input.empty() || (!computed && !Computes(op) &&
+                          !IsOneOf(op, {"Cast", "Where", "Concat", "Max", "Min", "Pad"}))) {
       continue;
     }
     const std::optional<IntegerBound> bound = BoundOfOperand(input, graph);
@@ -224,7 +224,7 @@ absl::Status CheckIntegers(const onnx::NodeProto& node, OnnxGraph& graph,
     return absl::OkStatus();
   }
   // A sum of rounded numbers is as exact as their sum rounded: the length of a mask.
-  if (op == "ReduceSum") return absl::OkStatus();
+  if (IsOneOf(op, {"ReduceSum", "CumSum"})) return absl::OkStatus();
   // As numbers of steps, INT32 has all that can be.
   const bool steps = reader != nullptr && IsOneOf(reader->op_type(), {"GRU", "LSTM", "RNN"});
   if (op == "Cast" && (steps || IntAttribute(node, "to", 0) != onnx::TensorProto::INT32)) {
