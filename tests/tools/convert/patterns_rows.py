@@ -111,6 +111,22 @@ def columns_assigned_a_constant(g):
     g.output(g.node("ScatterND", [x, at, shared], array))
 
 
+def step_that_an_id_tells(g):
+    """x[arange(rows), id] as a Gather of merged rows, where a table is looked up with the id, too."""
+    x = g.input("x", g.random.randn(ADS, 12).astype(np.float32))
+    ids = g.input("id", g.random.randint(0, 3, ADS))
+    table = g.constant(g.random.randn(3, 2).astype(np.float32))
+    g.output(g.node("Gather", [table, ids], table.array[ids.array], axis=0))
+    rows = g.node("Shape", [x], np.array([ADS, 12]))
+    rows = g.node("Gather", [rows, g.constant(np.array(0))], np.array(ADS), axis=0)
+    rows = g.node("Range", [g.constant(np.array(0)), rows, g.constant(np.array(1))],
+                  np.arange(ADS))
+    first = g.binary("Mul", rows, g.constant(np.array(3)))
+    at = g.binary("Add", ids, first)
+    steps = g.node("Reshape", [x, g.ints(-1, 4)], x.array.reshape(-1, 4))
+    g.output(g.node("Gather", [steps, at], steps.array[at.array], axis=0))
+
+
 def step_of_each_row(g):
     """x[arange(rows), length - 1] as a GatherND, whose places may count from the end."""
     x = g.input("x", g.random.randn(ADS, 4, 3).astype(np.float32))
@@ -776,7 +792,7 @@ def kept_by_expand(g):
     g.output(g.node("Expand", [x, size], np.repeat(x.array, 4, 1)))
 
 
-PATTERNS = [example_without_dynamic_axes, exported_long_ago, column_of_the_example, table_for_each_row, no_columns_assigned, rows_that_squeeze_drops, known_places,
+PATTERNS = [step_that_an_id_tells, example_without_dynamic_axes, exported_long_ago, column_of_the_example, table_for_each_row, no_columns_assigned, rows_that_squeeze_drops, known_places,
             as_many_entries_as_there_are, products_of_fields, kept_by_expand,
             rows_that_a_mask_chooses, places_of_chosen_rows, best_steps_in_order,
             few_and_many_of_the_best, gates_of_the_best, entries_added_up,

@@ -87,9 +87,9 @@ absl::Status StepOfRows(OnnxNode& node, const OnnxValue& x, const std::string& p
   const Dims found_dims = place.dims;
   RETURN_IF_ERROR(WantNoRows(x, 1));
   const int64_t steps = x.dims[1].value();
-  if (const std::string* input = node.graph.RoundedFrom(places)) {
-    node.graph.NotePlaces(*input, steps);
-  }
+  // An id, which a table is looked up with, too, is not rounded: the input itself.
+  const std::string* const input = node.graph.RoundedFrom(places);
+  node.graph.NotePlaces(input != nullptr ? *input : places, steps);
   ASSIGN_OR_RETURN(const std::string each, node.graph.PlainAlong(x, {0, 1}));
   for (int axis = place.rank(); axis < x.rank(); ++axis) place = WithAxis(std::move(place), axis);
   ASSIGN_OR_RETURN(const std::string at, node.graph.Plain(place));

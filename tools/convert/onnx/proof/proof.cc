@@ -103,7 +103,8 @@ Array MadeUp(const SourceInput& input, int64_t rows, const Trial& trial, const L
     double value = 0;
     if (ids != input.ids.end()) {
       value = MadeUpId(random, ids->second);
-      if (!limits.below) value = std::max(0.0, value);
+      // Of places below 0 ONNX takes the row before where PyTorch counts from the end.
+      if (!limits.below || input.places > 0) value = std::max(0.0, value);
       if (value == 0 && !zeros && ids->second.end > 1) value = 1;
       // A float that becomes an id is cut.
       if (is_float && trial.seed % 2 == 0) {
