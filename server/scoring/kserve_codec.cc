@@ -59,6 +59,22 @@ absl::string_view ContentsField(DType dtype) {
                                   : "fp32_contents";
 }
 
+absl::Status Unknown(absl::string_view name, const ModelInfo& info) {
+  std::vector<absl::string_view> known;
+  for (const InputInfo& input : info.inputs) known.push_back(input.name);
+  for (const FeatureInfo& feature : info.features) {
+    if (!feature.matrix.empty()) known.push_back(feature.matrix);
+  }
+  return Bad(name, "unknown", SuggestNames(name, known));
+}
+
+// Rows of which nobody knows whose they are count as ads, too.
+absl::Status CheckLeadingRows(absl::string_view name, int64_t rows, const RequestLimits& limits) {
+  if (rows <= limits.max_ads) return absl::OkStatus();
+  return ResourceExhausted("input \"", name, "\": ", rows, " rows, want at most ", limits.max_ads,
+                           " (limits.max_ads)");
+}
+
 class Decoder {
  public:
   Decoder(const inference::ModelInferRequest& request, const Model& model,
@@ -82,7 +98,8 @@ class Decoder {
     }
     for (size_t i = 0; i < info_.inputs.size(); ++i) {
       if (given_[i] < 0 || info_.inputs[i].feature >= 0) continue;
-      RETURN_IF_ERROR(CheckLeadingRows(info_.inputs[i].name, Given(static_cast<int>(i)).dims[0]));
+      RETURN_IF_ERROR(
+          CheckLeadingRows(info_.inputs[i].name, Given(static_cast<int>(i)).dims[0], limits_));
       RETURN_IF_ERROR(CheckStatedShape(info_.inputs[i], Given(static_cast<int>(i)).dims,
                                        decoded_.ads,
                                        absl::StrCat("input \"", info_.inputs[i].name, "\"")));
@@ -111,7 +128,7 @@ class Decoder {
     if (index < 0) {
       const int feature = model_.FindMatrix(input.name());
       if (feature >= 0) return AddMatrix(position, info_.features[feature]);
-      return Bad(input.name(), "unknown", SuggestNames(input.name(), KnownNames()));
+      return Unknown(input.name(), info_);
     }
     RETURN_IF_ERROR(WantAbsent(index, input.name()));
     const InputInfo& info = info_.inputs[index];
@@ -121,16 +138,6 @@ class Decoder {
     }
     Give(index, std::move(tensor));
     return absl::OkStatus();
-  }
-
-  // Of inputs and matrices.
-  std::vector<absl::string_view> KnownNames() const {
-    std::vector<absl::string_view> known;
-    for (const InputInfo& info : info_.inputs) known.push_back(info.name);
-    for (const FeatureInfo& feature : info_.features) {
-      if (!feature.matrix.empty()) known.push_back(feature.matrix);
-    }
-    return known;
   }
 
   absl::Status WantAbsent(int index, absl::string_view name) const {
@@ -182,7 +189,7 @@ class Decoder {
                  ", want [rows] or [rows, ids of a row]");
     }
     const int64_t rows = matrix.dims[0];
-    RETURN_IF_ERROR(CheckLeadingRows(input.name(), rows));
+    RETURN_IF_ERROR(CheckLeadingRows(input.name(), rows, limits_));
     const int64_t width = matrix.rank() == 1 ? 1 : matrix.dims[1];
     const int64_t elements = matrix.elements();
     RETURN_IF_ERROR(
@@ -373,13 +380,6 @@ class Decoder {
     return CheckRows(info.name, LevelOfDense(info, tensor.dims[0]), tensor.dims[0]);
   }
 
-  // Rows of which nobody knows whose they are count as ads, too.
-  absl::Status CheckLeadingRows(absl::string_view name, int64_t rows) const {
-    if (rows <= limits_.max_ads) return absl::OkStatus();
-    return ResourceExhausted("input \"", name, "\": ", rows, " rows, want at most ",
-                             limits_.max_ads, " (limits.max_ads)");
-  }
-
   absl::Status AddOutputs() {
     std::vector<absl::string_view> names;
     for (const auto& output : request_.outputs()) {
@@ -506,6 +506,17 @@ int64_t CountRowsByShapes(const inference::ModelInferRequest& request, const Mod
     const auto elements = CountElements(request.inputs(input).shape(), "");
     return elements.ok() ? *elements : 0;
   });
+}
+
+absl::Status CheckNamesAndRows(const inference::ModelInferRequest& request, const Model& model,
+                               const RequestLimits& limits) {
+  for (const Input& input : request.inputs()) {
+    const Known known = FindKnown(model, input.name());
+    if (known.info == nullptr) return Unknown(input.name(), model.info());
+    if (known.many_per_row || input.shape_size() == 0) continue;
+    RETURN_IF_ERROR(CheckLeadingRows(input.name(), input.shape(0), limits));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status DecodeRequest(const inference::ModelInferRequest& request, const Model& model,

@@ -27,6 +27,11 @@ int64_t CountRows(const inference::ModelInferRequest& request, const engine::Mod
 int64_t CountRowsByShapes(const inference::ModelInferRequest& request, const engine::Model& model,
                           const RequestLimits& limits);
 
+// What DecodeRequest would say of the names of the inputs, and of more rows than it takes; before
+// there are values.
+absl::Status CheckNamesAndRows(const inference::ModelInferRequest& request,
+                               const engine::Model& model, const RequestLimits& limits);
+
 // INVALID_ARGUMENT names the input, what was found and what was wanted.  `request` and `model` must
 // outlive `decoded`.  The values are not copied: the tensors point into the request.
 absl::Status DecodeRequest(const inference::ModelInferRequest& request, const engine::Model& model,

@@ -231,11 +231,10 @@ class Input {
   int64_t elements_ = 0;
 };
 
-// Of what the model does not know the decoder says so.
+// The model has an input or a matrix of that name.
 DType WantedBy(const engine::Model& model, const std::string& name) {
   const int index = model.FindInput(name);
-  if (index >= 0) return model.info().inputs[index].dtype;
-  return model.FindMatrix(name) >= 0 ? DType::kInt64 : DType::kFloat32;
+  return index >= 0 ? model.info().inputs[index].dtype : DType::kInt64;
 }
 
 bool IsFloating(tfs::DataType dtype) {
@@ -300,9 +299,11 @@ absl::Status DescribeInputs(const tfs::PredictRequest& from, inference::ModelInf
   return absl::OkStatus();
 }
 
-absl::Status FillInputs(tfs::PredictRequest& from, const engine::Model& model, int64_t max_bytes,
-                        inference::ModelInferRequest& to) {
-  Budget budget{.max_bytes = max_bytes};
+absl::Status FillInputs(tfs::PredictRequest& from, const engine::Model& model,
+                        const RequestLimits& limits, inference::ModelInferRequest& to) {
+  // Values that nobody will read are not worth making.
+  RETURN_IF_ERROR(CheckNamesAndRows(to, model, limits));
+  Budget budget{.max_bytes = limits.max_message_bytes};
   for (auto& input : *to.mutable_inputs()) {
     TensorProto& tensor = (*from.mutable_inputs())[input.name()];
     RETURN_IF_ERROR(

@@ -13,6 +13,7 @@
 #include "proto/open_inference.pb.h"
 #include "proto/tf_serving.pb.h"
 #include "server/models/model_types.h"
+#include "server/scoring/request_decoder.h"
 
 namespace ulfd::server {
 
@@ -27,10 +28,10 @@ absl::Status DescribeInputs(const tensorflow::serving::PredictRequest& from,
 // Adds the values, raw, which it takes out of `from` where they can stay as they are.  They become
 // what `model` wants, as far as that changes none of them but for the rounding of floats.
 // INVALID_ARGUMENT names the input, what was found and what was wanted; what is wrong with names
-// and shapes, the decoder of KServe's requests finds.  RESOURCE_EXHAUSTED: values of other types
-// than the model's become more than `max_bytes`.
+// and shapes otherwise, the decoder of KServe's requests finds.  RESOURCE_EXHAUSTED: too many rows,
+// or values of other types than the model's become more than `limits.max_message_bytes`.
 absl::Status FillInputs(tensorflow::serving::PredictRequest& from, const engine::Model& model,
-                        int64_t max_bytes, inference::ModelInferRequest& to);
+                        const RequestLimits& limits, inference::ModelInferRequest& to);
 
 // One input as a request of KServe's that has no other, where the model is not known yet: integers
 // of 64 bits, numbers of 32.  Nothing if there is none, or if it would be refused.

@@ -106,8 +106,8 @@ class TfCarrier final : public InferCarrier {
   int64_t CountRows(const engine::Model& model, const RequestLimits& limits) const override {
     return CountRowsByShapes(request(), model, limits);
   }
-  absl::Status Complete(const engine::Model& model, int64_t max_bytes) override {
-    return FillInputs(rpc_.mutable_request(), model, max_bytes, mutable_request());
+  absl::Status Complete(const engine::Model& model, const RequestLimits& limits) override {
+    return FillInputs(rpc_.mutable_request(), model, limits, mutable_request());
   }
   bool cancelled() const override { return rpc_.cancelled(); }
   std::string peer() const override { return rpc_.peer(); }
@@ -139,7 +139,7 @@ class ScoringRpc final : public ScoreCall {
   }
   absl::Status Decode(const engine::Model& model, const RequestLimits& limits,
                       DecodedRequest& decoded) override {
-    RETURN_IF_ERROR(carrier_->Complete(model, limits.max_message_bytes));
+    RETURN_IF_ERROR(carrier_->Complete(model, limits));
     return carrier_->Decoded(DecodeRequest(carrier_->request(), model, limits, decoded));
   }
   absl::Status Encode(const DecodedRequest& decoded, const engine::ModelInfo& info,

@@ -40,7 +40,7 @@ class Carrier {
     return server::CountRows(request(), model, limits);
   }
   // Makes the request whole where it was admitted without its values.
-  virtual absl::Status Complete(const engine::Model&, int64_t max_bytes) {
+  virtual absl::Status Complete(const engine::Model&, const RequestLimits&) {
     return absl::OkStatus();
   }
   // The request was decoded, so that it is one, or was not; what its caller is told of that.

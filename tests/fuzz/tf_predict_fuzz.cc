@@ -18,10 +18,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (!ulfd::fuzz::ReceiveMessage(data, size, request)) return 0;
   ulfd::fuzz::CheckMessage(ulfd::server::ChoiceOf(request.model_spec()).status());
   inference::ModelInferRequest infer;
-  constexpr int64_t kMaxBytes = 1 << 20;
+  const ulfd::server::RequestLimits limits{.max_message_bytes = 1 << 20};
   absl::Status made = ulfd::server::DescribeInputs(request, infer);
   if (made.ok()) {
-    made = ulfd::server::FillInputs(request, ulfd::fuzz::SmallModel(), kMaxBytes, infer);
+    made = ulfd::server::FillInputs(request, ulfd::fuzz::SmallModel(), limits, infer);
   }
   ulfd::fuzz::CheckMessage(made);
   // Bytes of the narrowest elements become those of the widest; what is left out is bounded.

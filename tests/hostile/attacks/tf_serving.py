@@ -67,6 +67,11 @@ def growing(site):
     _in_flight(site, predict({"x": tensor(framework.DT_UINT8, [1 << 18, 8], tensor_content=bytes(2 << 20))}), 20, 8)
 
 
+@attack("TF: 2 MB of an input that nobody knows", "one row, as far as the model can say, so computed at once", seconds=6)
+def unknown(site):
+    _in_flight(site, predict({"zz": tensor(framework.DT_UINT8, [1 << 18, 8], tensor_content=bytes(2 << 20))}), 20, 8)
+
+
 @attack("TF: half a million ids of a byte", "valid work that grows eight times before it is queued", seconds=6)
 def ids(site):
     n = 480_000

@@ -51,7 +51,7 @@ class TfServingCodecTest : public CodecFixture<Infer, inference::ModelInferRespo
   absl::Status Make(tfs::PredictRequest& request, Infer& infer) {
     absl::Status described = DescribeInputs(request, infer);
     if (!described.ok()) return described;
-    return FillInputs(request, *model_, limits_.max_message_bytes, infer);
+    return FillInputs(request, *model_, limits_, infer);
   }
   absl::StatusOr<tfs::PredictResponse> Predict(tfs::PredictRequest request) {
     Infer infer;
@@ -254,7 +254,19 @@ TEST_F(TfServingCodecTest, NarrowValuesDoNotBecomeMoreThanAMessage) {
   EXPECT_THAT(std::string(refused.message()), HasSubstr("100 (limits.max_message_bytes)"));
 }
 
+// Values are not made of what is refused for its name or its rows.
+TEST_F(TfServingCodecTest, NamesAndRowsAreLookedAtBeforeValues) {
+  tfs::TensorProto few = Tensor(tfs::DT_UINT8, {2001, 1});
+  few.set_tensor_content("12345");
+  tfs::PredictRequest request = WithPrice(few);
+  EXPECT_EQ(Refusal(request), "input \"price\": 2001 rows, want at most 2000 (limits.max_ads)");
+  request = Request();
+  (*request.mutable_inputs())["prise"] = few;
+  EXPECT_THAT(Refusal(request), HasSubstr("input \"prise\": unknown; did you mean \"price\""));
+}
+
 TEST_F(TfServingCodecTest, FewValuesMayBeLeftOut) {
+  limits_.max_ads = 5000;
   tfs::TensorProto price = Tensor(tfs::DT_FLOAT, {4096, 1});
   price.add_float_val(0.5);
   Infer infer;
