@@ -65,7 +65,7 @@ rung(tools/cli "base/.*")
 # The converters are a program of their own: no gRPC, hence nothing of the other commands.
 set(below_convert "base/.*" "engine/.*" ${graph_protos} "tools/cli/.*" "tools/convert/[^/]*")
 rung(tools/convert/caffe ${below_convert})
-ladder(tools/convert/onnx ROOMS model rewrites operators proof fold features BELOW ${below_convert})
+ladder(tools/convert/onnx ROOMS model rewrites operators proof rows fold features BELOW ${below_convert})
 rung(tools/convert/onnx ${below_convert})
 rung(tools/convert ${below_convert})
 rung(tools/model "base/.*" "engine/.*" "proto/.*" "tools/cli/.*")

@@ -23,11 +23,11 @@
 #include "tools/convert/onnx/model/graph.h"
 #include "tools/convert/onnx/model/types.h"
 #include "tools/convert/onnx/operators/layers.h"
-#include "tools/convert/onnx/proof/example_rows.h"
-#include "tools/convert/onnx/proof/fixed_rows.h"
 #include "tools/convert/onnx/proof/proof.h"
 #include "tools/convert/onnx/reader.h"
 #include "tools/convert/onnx/rewrites/rewrites.h"
+#include "tools/convert/onnx/rows/example_rows.h"
+#include "tools/convert/onnx/rows/fixed_rows.h"
 #include "tools/convert/recipes.h"
 
 namespace ulfd::convert {

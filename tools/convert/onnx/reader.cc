@@ -24,8 +24,8 @@
 #include "tools/convert/onnx/model/budget.h"
 #include "tools/convert/onnx/model/constant.h"
 #include "tools/convert/onnx/model/functions.h"
-#include "tools/convert/onnx/proof/example_rows.h"
 #include "tools/convert/onnx/rewrites/rewrites.h"
+#include "tools/convert/onnx/rows/example_rows.h"
 
 namespace ulfd::convert {
 namespace {

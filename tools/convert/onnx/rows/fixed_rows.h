@@ -1,7 +1,7 @@
 // Numbers of rows that a model is fixed to.
 // SPDX-License-Identifier: Apache-2.0
-#ifndef ULFD_TOOLS_CONVERT_ONNX_PROOF_FIXED_ROWS_H_
-#define ULFD_TOOLS_CONVERT_ONNX_PROOF_FIXED_ROWS_H_
+#ifndef ULFD_TOOLS_CONVERT_ONNX_ROWS_FIXED_ROWS_H_
+#define ULFD_TOOLS_CONVERT_ONNX_ROWS_FIXED_ROWS_H_
 
 #include <string>
 #include <vector>
@@ -17,4 +17,4 @@ int64_t FixedRows(const OnnxModel& model, const std::vector<std::string>& inputs
 
 }  // namespace ulfd::convert
 
-#endif  // ULFD_TOOLS_CONVERT_ONNX_PROOF_FIXED_ROWS_H_
+#endif  // ULFD_TOOLS_CONVERT_ONNX_ROWS_FIXED_ROWS_H_

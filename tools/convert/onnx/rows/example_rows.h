@@ -1,16 +1,14 @@
 // Numbers that stand for the rows of an export's example.
 // SPDX-License-Identifier: Apache-2.0
-#ifndef ULFD_TOOLS_CONVERT_ONNX_PROOF_EXAMPLE_ROWS_H_
-#define ULFD_TOOLS_CONVERT_ONNX_PROOF_EXAMPLE_ROWS_H_
+#ifndef ULFD_TOOLS_CONVERT_ONNX_ROWS_EXAMPLE_ROWS_H_
+#define ULFD_TOOLS_CONVERT_ONNX_ROWS_EXAMPLE_ROWS_H_
 
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "onnx/onnx_pb.h"
-#include "tools/convert/onnx/proof/interpreter.h"
 
 namespace ulfd::convert {
 
@@ -23,11 +21,6 @@ namespace ulfd::convert {
 absl::Status FollowRows(onnx::GraphProto& graph, int64_t opset, int64_t rows,
                         const std::vector<std::string>& inputs, bool certain);
 
-// Values of an input whose rows differ, integers below `most`, which is 3 at most; 0 rows: as many
-// as it says.  Null: too many.
-std::optional<reference::Array> MakeUpRows(const onnx::ValueInfoProto& input, int64_t rows,
-                                           int64_t most = 2);
-
 }  // namespace ulfd::convert
 
-#endif  // ULFD_TOOLS_CONVERT_ONNX_PROOF_EXAMPLE_ROWS_H_
+#endif  // ULFD_TOOLS_CONVERT_ONNX_ROWS_EXAMPLE_ROWS_H_

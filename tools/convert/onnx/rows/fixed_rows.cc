@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tools/convert/onnx/proof/fixed_rows.h"
+#include "tools/convert/onnx/rows/fixed_rows.h"
 
 #include <chrono>
 #include <map>
@@ -10,8 +10,8 @@
 #include "base/errors.h"
 #include "tools/convert/onnx/model/constant.h"
 #include "tools/convert/onnx/model/types.h"
-#include "tools/convert/onnx/proof/example_rows.h"
 #include "tools/convert/onnx/proof/interpreter.h"
+#include "tools/convert/onnx/rows/row_values.h"
 
 namespace ulfd::convert {
 namespace {

@@ -1,0 +1,35 @@
+// What values say of their rows, and values that are made up to have some.
+// SPDX-License-Identifier: Apache-2.0
+#ifndef ULFD_TOOLS_CONVERT_ONNX_ROWS_ROW_VALUES_H_
+#define ULFD_TOOLS_CONVERT_ONNX_ROWS_ROW_VALUES_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "onnx/onnx_pb.h"
+#include "tools/convert/onnx/proof/interpreter.h"
+
+namespace ulfd::convert {
+
+// Equal, or both NaN: a row without steps may have that.
+bool Same(double a, double b);
+
+// Whether entry i along the axis is entry i % period.
+bool IsRepeated(const reference::Array& x, size_t axis, int64_t period);
+
+// Of integers: the first row, and what each has more than the one before, if that is always so.
+struct Progression {
+  std::vector<int64_t> first, steps;
+};
+std::optional<Progression> ProgressionOf(const reference::Array& x, size_t axis);
+
+// Values of an input whose rows differ, integers below `most`, which is 3 at most; 0 rows: as many
+// as it says.  Null: too many.
+std::optional<reference::Array> MakeUpRows(const onnx::ValueInfoProto& input, int64_t rows,
+                                           int64_t most = 2);
+
+}  // namespace ulfd::convert
+
+#endif  // ULFD_TOOLS_CONVERT_ONNX_ROWS_ROW_VALUES_H_
