@@ -456,14 +456,18 @@ Known FindKnown(const Model& model, const std::string& name) {
   return {&info.inputs[feature.ids], &feature, false};
 }
 
+// Of a known input with so many rows.
+Level LevelOf(const Known& known, int64_t rows) {
+  return known.feature == nullptr ? LevelOfDense(*known.info, rows) : known.feature->level;
+}
+
 // What the inputs say of the number of ads.
 int64_t StatedAds(const inference::ModelInferRequest& request, const Model& model) {
   int64_t rows = 1;
   for (const Input& input : request.inputs()) {
     const Known known = FindKnown(model, input.name());
     if (known.info == nullptr || input.shape_size() == 0) continue;
-    const Level level =
-        known.feature == nullptr ? LevelOfDense(*known.info, input.shape(0)) : known.feature->level;
+    const Level level = LevelOf(known, input.shape(0));
     if (level == Level::kUser) continue;
     if (level == Level::kAd && !known.many_per_row) return input.shape(0);
     rows = std::max<int64_t>(rows, input.shape(0));
@@ -513,8 +517,13 @@ absl::Status CheckNamesAndRows(const inference::ModelInferRequest& request, cons
   for (const Input& input : request.inputs()) {
     const Known known = FindKnown(model, input.name());
     if (known.info == nullptr) return Unknown(input.name(), model.info());
-    if (known.many_per_row || input.shape_size() == 0) continue;
-    RETURN_IF_ERROR(CheckLeadingRows(input.name(), input.shape(0), limits));
+    const int64_t rows = input.shape_size() == 0 ? 0 : input.shape(0);
+    if (known.many_per_row || rows <= limits.max_ads) continue;
+    const bool matrix = known.info->name != input.name();
+    if (matrix || LevelOf(known, rows) == Level::kUser) {
+      return CheckLeadingRows(input.name(), rows, limits);
+    }
+    return CheckAds(rows, limits);
   }
   return absl::OkStatus();
 }

@@ -259,7 +259,7 @@ TEST_F(TfServingCodecTest, NamesAndRowsAreLookedAtBeforeValues) {
   tfs::TensorProto few = Tensor(tfs::DT_UINT8, {2001, 1});
   few.set_tensor_content("12345");
   tfs::PredictRequest request = WithPrice(few);
-  EXPECT_EQ(Refusal(request), "input \"price\": 2001 rows, want at most 2000 (limits.max_ads)");
+  EXPECT_EQ(Refusal(request), "2001 ads, want 1..2000");
   request = Request();
   (*request.mutable_inputs())["prise"] = few;
   EXPECT_THAT(Refusal(request), HasSubstr("input \"prise\": unknown; did you mean \"price\""));
