@@ -567,7 +567,7 @@ absl::Status LargestOfImage(OnnxNode& node, const OnnxValue& x) {
 template <bool average>
 absl::Status Pool(OnnxNode& node) {
   ASSIGN_OR_RETURN(const OnnxValue x, node.value(0));
-  if (x.rank() < 3) return Unimplemented("of shape ", DimsText(x.dims));
+  if (x.rank() < 3 || x.rank() > 4) return Unimplemented("of shape ", DimsText(x.dims));
   ASSIGN_OR_RETURN(const Window window, ReadWindow(node, x.dims, {}));
   if (window.dilations != std::vector<int64_t>{1, 1}) return Unimplemented("dilations");
   if (node.node.output_size() > 1 && node.uses.contains(node.node.output(1))) {
