@@ -604,11 +604,10 @@ void JobQueue::ChargeExcess(const Work& work, nanoseconds took) {
 JobQueue::Work JobQueue::Done(const Work& work, bool alive, nanoseconds took,
                               std::vector<Dropped>& dropped) {
   Entry* entry = work.entry;
-  if (entry == nullptr) return {};
   --entry->running;
   running_work_ -= work.predicted;
   ChargeExcess(work, took);
-  if (work.kind == Work::Kind::kTogether || !alive) {
+  if (work.kind == Work::Kind::kTogether || work.kind == Work::Kind::kEnd || !alive) {
     for (Entry* other : work.others) Forget(other);
     Forget(entry);
     return {};
@@ -627,9 +626,8 @@ JobQueue::Work JobQueue::Done(const Work& work, bool alive, nanoseconds took,
     return {};
   }
   if (entry->next_row < entry->rows) return {};
-  Work end{.kind = Work::Kind::kEnd, .jobs = {entry->job}};
-  Forget(entry);
-  return end;
+  ++entry->running;
+  return {.kind = Work::Kind::kEnd, .jobs = {entry->job}, .entry = entry};
 }
 
 }  // namespace ulfd::server

@@ -66,7 +66,7 @@ class JobQueue {
     enum class Kind : uint8_t { kNone, kTogether, kBegin, kRows, kEnd };
     Kind kind = Kind::kNone;
     std::vector<Job*> jobs;      // kTogether: all of them; otherwise one.
-    Entry* entry = nullptr;      // All but kEnd.
+    Entry* entry = nullptr;      // Of the job, or the first of them.
     std::vector<Entry*> others;  // kTogether: of the jobs behind the first.
     int64_t begin = 0, end = 0;  // kRows: which; kTogether: how many in all.
     std::chrono::nanoseconds predicted{0};
@@ -95,7 +95,7 @@ class JobQueue {
   // The piece is done, and kept its worker for `took`.  `alive` is what Begin returned (true for
   // other kinds).  Returns what is due at once on the same worker: kEnd after the last range, kNone
   // otherwise.  A job that was given up while others computed is appended to `dropped` by the last
-  // of them.
+  // of them.  The job of kEnd stays in the queue's hands until that is done, too.
   Work Done(const Work& work, bool alive, std::chrono::nanoseconds took,
             std::vector<Dropped>& dropped);
 

@@ -132,7 +132,7 @@ Work WorkerPool::Take(Worker& worker, std::vector<JobQueue::Dropped>& dropped) {
   MutexLock lock(mu_);
   for (;;) {
     Work work = queue_.Take(clock_.Now(), waiting_, dropped);
-    ending_ += static_cast<int64_t>(dropped.size());
+    dropping_ += static_cast<int64_t>(dropped.size());
     if (work.kind != Work::Kind::kNone) {
       ++busy_;
       // This worker may have been woken for several jobs.
@@ -169,9 +169,9 @@ void WorkerPool::DropAll(std::vector<JobQueue::Dropped>& dropped) {
   if (dropped.empty()) return;
   for (const JobQueue::Dropped& drop : dropped) drop.job->Drop(drop.why);
   MutexLock lock(mu_);
-  ending_ -= static_cast<int64_t>(dropped.size());
+  dropping_ -= static_cast<int64_t>(dropped.size());
   dropped.clear();
-  if (queue_.empty() && ending_ == 0) idle_.NotifyAll();
+  if (queue_.empty() && dropping_ == 0) idle_.NotifyAll();
 }
 
 void WorkerPool::Compute(Worker& worker, Work work,
@@ -209,31 +209,28 @@ void WorkerPool::Compute(Worker& worker, Work work,
   {
     MutexLock lock(mu_);
     next = queue_.Done(work, alive, end - begin, dropped);
-    ending_ += static_cast<int64_t>(dropped.size());
+    dropping_ += static_cast<int64_t>(dropped.size());
     if (rows > 0) {
       ++totals_.batches;
       totals_.rows += rows;
     }
     more = work.kind == Work::Kind::kBegin && waiting_ > 0;
-    if (next.kind == Work::Kind::kEnd) {
-      ++ending_;
-    } else {
-      Free(worker, end - begin);
-    }
+    if (next.kind != Work::Kind::kEnd) Free(worker, end - begin);
   }
   if (more) work_.NotifyAll();  // The rows of a large job are for everybody.
   if (next.kind != Work::Kind::kEnd) return;
   next.jobs.front()->End(worker);
+  const TimePoint over = clock_.Now();
   MutexLock lock(mu_);
-  --ending_;
-  Free(worker, clock_.Now() - begin);
+  queue_.Done(next, true, over - end, dropped);
+  Free(worker, over - begin);
 }
 
 void WorkerPool::Free(Worker& worker, std::chrono::nanoseconds computed) {
   --busy_;
   totals_.busy += computed;
   if (worker.stands_in) stand_ins_.push_back(&worker);
-  if (queue_.empty() && ending_ == 0) idle_.NotifyAll();
+  if (queue_.empty() && dropping_ == 0) idle_.NotifyAll();
 }
 
 void WorkerPool::WorkerLoop(int index) {
@@ -256,7 +253,7 @@ void WorkerPool::WorkerLoop(int index) {
 void WorkerPool::Drain() {
   MutexLock lock(mu_);
   draining_ = true;
-  while (!queue_.empty() || ending_ > 0 || busy_ > 0) idle_.Wait(mu_);
+  while (!queue_.empty() || dropping_ > 0 || busy_ > 0) idle_.Wait(mu_);
 }
 
 SchedulerStats WorkerPool::Stats() const {

@@ -107,7 +107,7 @@ class WorkerPool {
   int started_ ABSL_GUARDED_BY(mu_) = 0;
   // Those that are not lent.
   std::vector<Worker*> stand_ins_ ABSL_GUARDED_BY(mu_);
-  int64_t ending_ ABSL_GUARDED_BY(mu_) = 0;  // Jobs out of the queue whose end is not over.
+  int64_t dropping_ ABSL_GUARDED_BY(mu_) = 0;  // Dropped jobs that are not told yet.
   absl::Status start_status_ ABSL_GUARDED_BY(mu_);
   bool draining_ ABSL_GUARDED_BY(mu_) = false;
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;

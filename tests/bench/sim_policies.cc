@@ -98,6 +98,7 @@ class OurPolicy final : public SimPolicy {
       for (Job* job : work.jobs) End(job, ended);
     }
     if (next.kind != JobQueue::Work::Kind::kEnd) return;
+    queue_.Done(next, true, nanoseconds(0), dropped_);
     lane_->cost().Observe(1, next.jobs[0]->rows(), nanoseconds(Of(next.jobs[0]).took_ns));
     End(next.jobs[0], ended);
   }

@@ -87,7 +87,9 @@ class JobQueueTest : public ::testing::Test {
   }
   JobQueue::Work Take(JobQueue& queue, int idle = 0) { return queue.Take(now_, idle, dropped_); }
   JobQueue::Work Done(JobQueue& queue, const JobQueue::Work& work, bool alive = true) {
-    return queue.Done(work, alive, work.predicted, dropped_);
+    JobQueue::Work next = queue.Done(work, alive, work.predicted, dropped_);
+    if (next.kind == Kind::kEnd) queue.Done(next, true, nanoseconds(0), dropped_);
+    return next;
   }
 
   const std::shared_ptr<Lane> lane_ = MakeLane("din"), other_ = MakeLane("tdm");
@@ -790,6 +792,27 @@ TEST_F(JobQueueClientsTest, WhatTakesLongerThanPredictedIsChargedForIt) {
     queue.Done(work, !begins, took, dropped_);
   }
   EXPECT_EQ(right, 100);
+}
+
+// Replies that take long to be made.
+TEST_F(JobQueueClientsTest, EndsAreChargedToo) {
+  JobQueue queue({.max_batch_requests = 1, .codel_target = std::chrono::seconds(100)});
+  for (int i = 0; i < 20; ++i) {
+    ASSERT_TRUE(Ask(queue, "long", 300).ok());
+    ASSERT_TRUE(Ask(queue, "short", 300).ok());
+  }
+  std::map<std::string, int> ended;
+  while (ended["short"] < 20) {
+    const JobQueue::Work work = Take(queue);
+    ASSERT_NE(work.kind, Kind::kNone);
+    const JobQueue::Work end = queue.Done(work, true, work.predicted, dropped_);
+    if (end.kind != Kind::kEnd) continue;
+    const std::string client = end.jobs[0]->client();
+    ++ended[client];
+    EXPECT_FALSE(queue.empty());
+    queue.Done(end, true, client == "long" ? milliseconds(30) : milliseconds(0), dropped_);
+  }
+  EXPECT_THAT(ended["long"], ::testing::AllOf(::testing::Ge(1), ::testing::Le(3)));
 }
 
 // The calls of a batch have each their part of what it took.
