@@ -50,6 +50,14 @@ class ExecCtx {
 struct Timestamp {
   int64_t ms;
 };
+enum class ExecutorType : int { kDefault };
+enum class ExecutorJobType : int { kShort };
+class Executor {
+ public:
+  // On one of gRPC's own threads, after what waits for it.
+  static void Run(grpc_closure* closure, absl::Status status, ExecutorType type,
+                  ExecutorJobType length);
+};
 
 }  // namespace grpc_core
 
@@ -62,7 +70,6 @@ namespace {
 
 constexpr size_t kPrefaceBytes = 24;
 constexpr size_t kLengthBytes = 3, kHeadBytes = 9;
-constexpr FrameCount::Turn kEndless{.calls = int64_t{1} << 62, .bytes = size_t{1} << 62};
 constexpr uint8_t kHeaders = 1;  // The type of the frame that begins a call.
 
 // A library's functions have no object to keep anything in.
@@ -119,8 +126,8 @@ class Connections {
     unread_[EndpointOf(transport)] = &connection;
     any_unread_.store(true, std::memory_order_release);
   }
-  // Whether it has unread bytes, which wait for a turn now.
-  bool AwaitTurn(grpc_endpoint* endpoint, grpc_slice_buffer* bytes, grpc_closure* read) {
+  // Whether it has unread bytes, which are in `bytes` now.
+  bool TakeUnread(grpc_endpoint* endpoint, grpc_slice_buffer* bytes) {
     if (!any_unread_.load(std::memory_order_acquire)) return false;
     MutexLock lock(mu_);
     const auto it = unread_.find(endpoint);
@@ -128,9 +135,13 @@ class Connections {
     grpc_slice_buffer_swap(bytes, &it->second->rest);
     unread_.erase(it);
     any_unread_.store(!unread_.empty(), std::memory_order_release);
-    waiting_.push_back({grpc_endpoint_get_fd(endpoint), bytes, read});
-    any_waiting_.store(true, std::memory_order_release);
     return true;
+  }
+  // For a turn.
+  void Wait(const Waiting& waiting) {
+    MutexLock lock(mu_);
+    waiting_.push_back(waiting);
+    any_waiting_.store(true, std::memory_order_release);
   }
   bool any_waiting() const { return any_waiting_.load(std::memory_order_acquire); }
   std::optional<Waiting> Next() {
@@ -160,6 +171,14 @@ class Connections {
 Connections& connections() {
   static auto* all = new Connections;  // gRPC's threads may outlive static objects.
   return *all;
+}
+
+// Of a peer that has gone, nothing more is read: its calls would be answered for nobody.
+absl::Status CheckPeer(const Waiting& next) {
+  pollfd look{next.fd, POLLRDHUP, 0};
+  if (poll(&look, 1, 0) <= 0) return absl::OkStatus();
+  grpc_slice_buffer_reset_and_unref(next.bytes);
+  return Unavailable("the peer has gone");
 }
 
 }  // namespace
@@ -221,10 +240,10 @@ absl::Status grpc_chttp2_perform_read(grpc_chttp2_transport* transport, const gr
           "_Z24grpc_chttp2_perform_readP21grpc_chttp2_transportRK10grpc_slice");
   ulfd::server::Connection& connection = ulfd::server::connections().Of(transport);
   const size_t size = GRPC_SLICE_LENGTH(slice);
-  // Threads that do not receive calls give no turns.
+  // Threads that do not receive calls read one turn at a time.
   const int64_t turn = ulfd::server::this_turn;
-  if (turn != connection.turn || turn == 0) connection.left = {};
-  if (turn == 0) connection.left = ulfd::server::kEndless;
+  const bool next = turn != connection.turn || turn == 0;
+  if (next && connection.rest.length == 0) connection.left = {};
   connection.turn = turn;
   const size_t now = connection.frames.Add(GRPC_SLICE_START_PTR(slice), size,
                                            std::chrono::steady_clock::now(), connection.left);
@@ -247,8 +266,14 @@ void grpc_endpoint_read(grpc_endpoint* endpoint, grpc_slice_buffer* bytes, grpc_
   static auto* const read =
       ulfd::server::OfLibrary<void(grpc_endpoint*, grpc_slice_buffer*, grpc_closure*, bool, int)>(
           "_Z18grpc_endpoint_readP13grpc_endpointP17grpc_slice_bufferP12grpc_closurebi");
-  if (ulfd::server::connections().AwaitTurn(endpoint, bytes, done)) return;
-  read(endpoint, bytes, done, urgent, min_progress_bytes);
+  if (!ulfd::server::connections().TakeUnread(endpoint, bytes)) {
+    return read(endpoint, bytes, done, urgent, min_progress_bytes);
+  }
+  const ulfd::server::Waiting waiting{grpc_endpoint_get_fd(endpoint), bytes, done};
+  if (ulfd::server::this_turn != 0) return ulfd::server::connections().Wait(waiting);
+  // Of connections that two threads want, and of others that wait for the same thread of gRPC's.
+  grpc_core::Executor::Run(done, ulfd::server::CheckPeer(waiting),
+                           grpc_core::ExecutorType::kDefault, grpc_core::ExecutorJobType::kShort);
 }
 
 absl::Status grpc_pollset_work(grpc_pollset* pollset, grpc_pollset_worker** worker,
@@ -258,14 +283,7 @@ absl::Status grpc_pollset_work(grpc_pollset* pollset, grpc_pollset_worker** work
       "_Z17grpc_pollset_workP12grpc_pollsetPP19grpc_pollset_workerN9grpc_core9TimestampE");
   ulfd::server::this_turn = ++ulfd::server::last_turn;
   if (const auto next = ulfd::server::connections().Next(); next.has_value()) {
-    absl::Status status;
-    // Of a peer that has gone, nothing more is read: its calls would be answered for nobody.
-    pollfd look{next->fd, POLLRDHUP, 0};
-    if (poll(&look, 1, 0) > 0) {
-      grpc_slice_buffer_reset_and_unref(next->bytes);
-      status = ulfd::Unavailable("the peer has gone");
-    }
-    grpc_core::ExecCtx::Run({}, next->read, std::move(status));
+    grpc_core::ExecCtx::Run({}, next->read, ulfd::server::CheckPeer(*next));
     deadline = {0};  // Looks for what else has come, and does not wait.
     // Kicked before, it returns at once and leaves what it was to run; a second time it does not.
     absl::Status worked = work(pollset, worker, deadline);
