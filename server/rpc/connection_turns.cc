@@ -240,7 +240,8 @@ absl::Status grpc_chttp2_perform_read(grpc_chttp2_transport* transport, const gr
           "_Z24grpc_chttp2_perform_readP21grpc_chttp2_transportRK10grpc_slice");
   ulfd::server::Connection& connection = ulfd::server::connections().Of(transport);
   const size_t size = GRPC_SLICE_LENGTH(slice);
-  // Threads that do not receive calls read one turn at a time.
+  // Threads that do not receive calls have no numbers: each read is a turn.  What is kept comes
+  // before all that is read behind it.
   const int64_t turn = ulfd::server::this_turn;
   const bool next = turn != connection.turn || turn == 0;
   if (next && connection.rest.length == 0) connection.left = {};
@@ -271,7 +272,7 @@ void grpc_endpoint_read(grpc_endpoint* endpoint, grpc_slice_buffer* bytes, grpc_
   }
   const ulfd::server::Waiting waiting{grpc_endpoint_get_fd(endpoint), bytes, done};
   if (ulfd::server::this_turn != 0) return ulfd::server::connections().Wait(waiting);
-  // Of connections that two threads want, and of others that wait for the same thread of gRPC's.
+  // gRPC gives its executor the connections that two threads want: behind the others there.
   grpc_core::Executor::Run(done, ulfd::server::CheckPeer(waiting),
                            grpc_core::ExecutorType::kDefault, grpc_core::ExecutorJobType::kShort);
 }
