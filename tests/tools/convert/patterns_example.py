@@ -398,6 +398,21 @@ def branch_of_the_example(g):
     g.output(g.binary("Mul", x, g.constant(np.array(2, np.float32))))
 
 
+def tables_of_few_rows(g):
+    """A number times the one row of its table: made-up ids are beyond it."""
+    g.rows = ADS
+    x = g.input("x", np.stack([g.random.randn(ADS), np.zeros(ADS)], 1).astype(np.float32))
+    ids = g.input("ids", g.random.randint(0, 9, ADS))
+    number, place = g.slice(x, 1, 0, 1), g.cast(g.slice(x, 1, 1, 2), "int")
+    one = g.constant(g.random.randn(1, 4).astype(np.float32))
+    own = g.node("Gather", [one, place], one.array[place.array], axis=0)
+    own = g.binary("Mul", g.unsqueeze(number, 1), own)
+    many = g.constant(g.random.randn(9, 4).astype(np.float32))
+    other = g.unsqueeze(g.node("Gather", [many, ids], many.array[ids.array], axis=0), 1)
+    both = g.node("Concat", [own, other], np.concatenate([own.array, other.array], 1), axis=1)
+    g.output(reshape(g, both, (ADS, 8), both.array.reshape(ADS, 8)))
+
+
 PATTERNS = [steps_in_front, sizes_by_a_condition, constants_of_rows, example_of_one_row,
             sessions_of_one_row, steps_of_one, outputs_of_any_rows, user_of_the_example,
             bags_of_one_row, bags_of_one_size, entries_that_are_assigned, places_of_one_row, step_behind_rows_of_the_example,
@@ -405,7 +420,7 @@ PATTERNS = [steps_in_front, sizes_by_a_condition, constants_of_rows, example_of_
             squeezed_with_the_row, rows_of_the_example_stay, only_row_of_the_example_stays,
             queries_of_the_example, branch_of_the_example, entries_of_numbered_rows,
             lengths_of_the_example, step_of_each_title_of_the_example, row_turned_to_the_front,
-            rows_repeated_one_by_one, masked_steps_of_the_example]
+            rows_repeated_one_by_one, masked_steps_of_the_example, tables_of_few_rows]
 REFUSED = [(ones_of_the_example, "an output has the example's rows"),
            (sums_of_the_example_that_are_lost, "loses all but one"),
            (rows_of_one_that_meet, "cannot be told from other sizes of 1"),

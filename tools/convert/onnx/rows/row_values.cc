@@ -79,4 +79,13 @@ std::optional<Array> MakeUpRows(const onnx::ValueInfoProto& input, int64_t rows,
              : reference::Ints(type.elem_type(), dims, std::move(ints));
 }
 
+Array PlacesWithin(const Array& places, const Array& table, int64_t axis) {
+  if (axis < 0) axis += table.rank();
+  const int64_t size = axis < 0 || axis >= table.rank() ? 0 : table.dims[static_cast<size_t>(axis)];
+  if (places.ints == nullptr || size == 0) return places;
+  std::vector<int64_t> within = *places.ints;
+  for (int64_t& place : within) place %= size;
+  return reference::Ints(places.type, places.dims, std::move(within));
+}
+
 }  // namespace ulfd::convert

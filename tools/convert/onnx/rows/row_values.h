@@ -30,6 +30,10 @@ std::optional<Progression> ProgressionOf(const reference::Array& x, size_t axis)
 std::optional<reference::Array> MakeUpRows(const onnx::ValueInfoProto& input, int64_t rows,
                                            int64_t most = 2);
 
+// Made-up places as ones that a table has along the axis: it may have few.
+reference::Array PlacesWithin(const reference::Array& places, const reference::Array& table,
+                              int64_t axis);
+
 }  // namespace ulfd::convert
 
 #endif  // ULFD_TOOLS_CONVERT_ONNX_ROWS_ROW_VALUES_H_

@@ -61,6 +61,13 @@ bool RowsFollower::Compute(const Node& node, Array Value::*side) {
     computed |= value != nullptr && value->computed;
   }
   if (!reference::IsKnown(node) && node.op_type() != "Constant") return false;
+  Array places;
+  const bool looks_up = node.op_type() == "Gather" && inputs.size() == 2 && inputs[0] != nullptr &&
+                        inputs[1] != nullptr && !Find(node.input(0))->computed;
+  if (looks_up) {
+    places = PlacesWithin(*inputs[1], *inputs[0], IntAttribute(node, "axis", 0));
+    inputs[1] = &places;
+  }
   absl::StatusOr<std::vector<Array>> made =
       reference::Compute(node, opset_, options_, std::move(inputs));
   misses_ |= side == &Value::few && absl::IsOutOfRange(made.status());
