@@ -80,7 +80,7 @@ int Run(int argc, char** argv) {
     const absl::Status status = WithinMemory([&] { return command.run(Args(args).subspan(1)); });
     if (status.ok() || IsHelpPrinted(status)) return 0;
     std::fflush(stdout);
-    Print(stderr, absl::StrCat("ulf ", args[0], ": ", status.message(), "\n"));
+    PrintError(absl::StrCat("ulf ", args[0]), status);
     if (!IsUsageError(status)) return 1;
     std::fprintf(stderr, "`ulf %s --help` explains the command\n", args[0].c_str());
     return 2;

@@ -1,17 +1,22 @@
-"""The admin service and SIGHUP: looking at the repository on request.
+"""The admin service and SIGHUP: looking at the repository on request; `ulf` before a server that is none.
 SPDX-License-Identifier: Apache-2.0
 """
+import concurrent.futures
 import json
 import os
 import signal
+import unittest
 
 import grpc
 
-from harness.admin import ON_REQUEST, AdminDaemonTest
-from harness.clients import outputs_of, predict_request
+import health_v1_pb2 as health_pb
+from harness import env
+from harness.admin import ON_REQUEST, AdminDaemonTest, admin_pb
+from harness.clients import native_pb, outputs_of, predict_request
 from harness.daemon import wait_for
 from harness.fixtures import add_stamp
 from harness.modelfiles import write_version
+from harness.loading import ulf
 from harness.small import stamp_files, stamp_inputs
 
 
@@ -66,3 +71,49 @@ class AdminTest(AdminDaemonTest):
         add_stamp(self.repository, before + 1, version=int(before) + 1)
         self.daemon.process.send_signal(signal.SIGHUP)
         wait_for(lambda: self.stamp() == before + 1, "the new version")
+
+
+class StrangeServerTest(unittest.TestCase):
+    """What `ulf` says of replies that no daemon gives."""
+
+    def setUp(self):
+        self.server = grpc.server(concurrent.futures.ThreadPoolExecutor(2))
+        self.target = f"127.0.0.1:{self.server.add_insecure_port('127.0.0.1:0')}"
+
+    def tearDown(self):
+        self.server.stop(None).wait()
+
+    def answer(self, service, **replies):
+        handlers = {method: grpc.unary_unary_rpc_method_handler(lambda *_, text=reply.SerializeToString(): text)
+                    for method, reply in replies.items()}
+        self.server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, handlers),))
+        self.server.start()
+
+    def test_admin(self):
+        status, change = admin_pb.GetStatusResponse(), admin_pb.LoadModelResponse(notice="n" * 100_000)
+        model = status.models.add(name="m" * 100_000)
+        model.versions.add(version=-1, state=99, error="e" * 100_000)
+        change.versions.add(version=1, outcome=99, error="e" * 100_000)
+        self.answer("ulfd.admin.v1.AdminService", GetStatus=status, LoadModel=change)
+        for action, want in ((("status",), "99"), (("load", "m"), "unknown")):
+            code, out, _ = ulf("admin", self.target, *action)
+            self.assertEqual(code, 0)
+            self.assertIn(want, out)
+            self.assertLess(len(out), 20_000)
+
+    def test_health(self):
+        self.answer("grpc.health.v1.Health", Check=health_pb.HealthCheckResponse(status=99))
+        code, _, error = ulf("health", self.target)
+        self.assertEqual((code, error), (1, "ulf health: 99\n"))
+
+    def test_predict(self):
+        path = os.path.join(env.scratch("strange"), "request.textproto")
+        with open(path, "w", encoding="utf-8") as file:
+            file.write('model { name: "m" }')
+        reply = native_pb.PredictResponse()
+        reply.outputs.add(name="o", shape=[1] * 100_000, values=[1])
+        self.answer("ulfd.v1.PredictionService", Predict=reply)
+        code, out, error = ulf("predict", self.target, f"--request={path}")
+        self.assertEqual((code, out), (1, ""))
+        self.assertIn('output "o": shape [1, 1', error)
+        self.assertLess(len(error), 20_000)

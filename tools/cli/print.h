@@ -5,6 +5,7 @@
 
 #include <cstdio>
 
+#include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 
 namespace ulfd::tools {
@@ -12,6 +13,9 @@ namespace ulfd::tools {
 // Writes `text` to `out`.  Models, servers and stores choose parts of it: what would command a
 // terminal is escaped, but for line ends and tabs.
 void Print(std::FILE* out, absl::string_view text);
+
+// Says on standard error why `command` failed, in at most 16 KiB.
+void PrintError(absl::string_view command, const absl::Status& error);
 
 }  // namespace ulfd::tools
 

@@ -26,11 +26,12 @@ TextTable::TextTable(std::vector<std::string> headings) {
     right_aligned_.push_back(!heading.empty() && heading.back() == '>');
     if (right_aligned_.back()) heading.pop_back();
   }
-  rows_.push_back(std::move(headings));
+  AddRow(std::move(headings));
 }
 
 void TextTable::AddRow(std::vector<std::string> cells) {
   assert(cells.size() == right_aligned_.size());
+  for (std::string& cell : cells) cell = Clipped(cell, kMaxKeptErrorBytes);
   rows_.push_back(std::move(cells));
 }
 
@@ -85,8 +86,9 @@ std::string HumanBytes(int64_t bytes) {
   return absl::StrFormat("%.1f %s", size, units[unit]);
 }
 
-std::string Clipped(const std::string& text, size_t width) {
-  return text.size() <= width ? text : absl::StrCat(Beginning(text, width - 3), "...");
+std::string Clipped(absl::string_view text, size_t width) {
+  if (text.size() <= width) return std::string(text);
+  return absl::StrCat(Beginning(text, width - 3), "...");
 }
 
 void AppendSection(absl::string_view title, const TextTable& table, std::string& text) {

@@ -14,7 +14,8 @@ namespace ulfd::tools {
 // Collects rows, then prints them with every column as wide as its widest cell.
 class TextTable {
  public:
-  // A heading that ends in ">" belongs to a right-aligned column; the ">" is not printed.
+  // A heading that ends in ">" belongs to a right-aligned column; the ">" is not printed.  Of
+  // headings and cells 4 KiB are: every row is as wide as the widest.
   explicit TextTable(std::vector<std::string> headings);
   // REQUIRES: as many cells as headings.
   void AddRow(std::vector<std::string> cells);
@@ -34,7 +35,7 @@ std::string HumanNumber(double number);
 // "512 B", "1.5 KiB", "14.2 MiB"; also for negative numbers.
 std::string HumanBytes(int64_t bytes);
 // At most `width` bytes, ending in "..." if something was cut off.
-std::string Clipped(const std::string& text, size_t width);
+std::string Clipped(absl::string_view text, size_t width);
 
 // Append a heading and what stands below it, or nothing where that is empty.
 void AppendSection(absl::string_view title, const TextTable& table, std::string& text);

@@ -8,9 +8,11 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/strip.h"
 #include "base/closest_names.h"
 #include "base/errors.h"
 #include "base/status_macros.h"
+#include "base/text.h"
 #include "proto/admin.grpc.pb.h"
 #include "tools/cli/commands.h"
 #include "tools/cli/print.h"
@@ -94,7 +96,8 @@ std::string Word(v1::VersionChange::Outcome outcome) {
 void PrintVersions(const std::string& model, const Versions& versions) {
   for (const v1::VersionChange& version : versions) {
     Print(stdout, absl::StrCat(model, " v", version.version(), ": ", Word(version.outcome()),
-                               version.error().empty() ? "" : ": ", version.error(), "\n"));
+                               version.error().empty() ? "" : ": ",
+                               Clipped(version.error(), kMaxKeptErrorBytes), "\n"));
   }
 }
 
@@ -104,7 +107,7 @@ absl::StatusOr<Reply> Change(const Admin& admin, Method<Request, Reply> method,
                              absl::string_view name, const Request& request) {
   ASSIGN_OR_RETURN(Reply reply, Call(admin, method, name, request));
   PrintVersions(request.name(), reply.versions());
-  Print(stdout, reply.notice() + "\n");
+  Print(stdout, Clipped(reply.notice(), kMaxKeptErrorBytes) + "\n");
   return reply;
 }
 
@@ -154,7 +157,7 @@ absl::Status ReloadConfig(const Admin& admin) {
   ASSIGN_OR_RETURN(const auto reply,
                    Call(admin, &v1::AdminService::Stub::ReloadConfig, "ReloadConfig", request));
   for (const v1::ModelChange& model : reply.models()) {
-    const std::string what = !model.error().empty() ? model.error()
+    const std::string what = !model.error().empty() ? Clipped(model.error(), kMaxKeptErrorBytes)
                              : model.removed()      ? "removed"
                                                     : "configured";
     Print(stdout, absl::StrCat(model.name(), ": ", what, "\n"));
@@ -175,7 +178,8 @@ void PrintModels(const google::protobuf::RepeatedPtrField<ulfd::v1::ModelStatus>
     if (model.versions().empty())
       table.AddRow({model.name(), "", "", "", "", "", "", model.error()});
     for (const ulfd::v1::VersionStatus& version : model.versions()) {
-      std::string state = ulfd::v1::VersionState_Name(version.state()).substr(14);
+      std::string state = NameOr(ulfd::v1::VersionState_Name(version.state()), version.state());
+      state = std::string(absl::StripPrefix(state, "VERSION_STATE_"));
       if (version.has_quarantine()) absl::StrAppend(&state, " (quarantine)");
       table.AddRow(
           {model.name(), absl::StrCat(version.version()), state,

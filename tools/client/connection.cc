@@ -106,4 +106,8 @@ absl::Status FromGrpc(const grpc::Status& status, absl::string_view call) {
       code, absl::StrCat(call, ": ", absl::StatusCodeToString(code), ": ", status.error_message()));
 }
 
+std::string NameOr(const std::string& name, int number) {
+  return name.empty() ? absl::StrCat(number) : name;
+}
+
 }  // namespace ulfd::tools

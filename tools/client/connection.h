@@ -64,6 +64,9 @@ class Connector {
 // The same code; the text says which call failed.
 absl::Status FromGrpc(const grpc::Status& status, absl::string_view call);
 
+// The name of a value of an enum, or its number where only the server knows a name for it.
+std::string NameOr(const std::string& name, int number);
+
 // Makes a call that has one reply: `method` is that of Service::Stub, `name` for errors.
 template <typename Service, typename Request, typename Reply>
 absl::StatusOr<Reply> Call(const Connection& server,

@@ -28,7 +28,8 @@ absl::Status CheckGrpc(const Connection& server, const std::string& model, absl:
   if (!model.empty()) request.set_service(absl::StrCat("model/", model));
   ASSIGN_OR_RETURN(const HealthCheckResponse response,
                    Call<Health>(server, &Health::Stub::Check, "Health.Check", request, timeout));
-  const std::string state = HealthCheckResponse::ServingStatus_Name(response.status());
+  const std::string state =
+      NameOr(HealthCheckResponse::ServingStatus_Name(response.status()), response.status());
   if (response.status() != HealthCheckResponse::SERVING) return Unavailable(state);
   Print(stdout, state + "\n");
   return absl::OkStatus();

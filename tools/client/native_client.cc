@@ -28,7 +28,7 @@ absl::StatusOr<DType> DTypeOf(const ulfd::v1::TensorMetadata& input) {
       return DType::kInt64;
     default:
       return Internal("input \"", input.name(), "\": the server says type ",
-                      ulfd::v1::DataType_Name(input.data_type()));
+                      NameOr(ulfd::v1::DataType_Name(input.data_type()), input.data_type()));
   }
 }
 

@@ -107,8 +107,9 @@ absl::Status PrintReply(const Reply& reply, const PrintOptions& options) {
   if (reply.call_ms > 0) absl::StrAppendFormat(&text, ", %.2f ms", reply.call_ms);
   text += '\n';
   std::vector<const ReplyOutput*> side_by_side, others;
+  const int64_t ads = AdsIn(reply);
   for (const ReplyOutput& output : reply.outputs) {
-    const bool of_ads = !output.shape.empty() && Rows(output) == AdsIn(reply);
+    const bool of_ads = !output.shape.empty() && Rows(output) == ads;
     (of_ads ? side_by_side : others).push_back(&output);
   }
   if (!side_by_side.empty()) text += RowTable(reply, options, side_by_side);

@@ -113,7 +113,7 @@ int Main(int argc, char** argv) {
   }
   const absl::Status status = WithinMemory([&args] { return Run(args); });
   if (status.ok() || IsHelpPrinted(status)) return std::fflush(stdout) == 0 ? 0 : 1;
-  tools::Print(stderr, absl::StrCat("ulf convert: ", status.message(), "\n"));
+  tools::PrintError("ulf convert", status);
   // The daemon tries again where the model is not to blame: a full disk.
   if (absl::IsUnavailable(status)) return 3;
   if (status == AllocationFailure()) return 4;

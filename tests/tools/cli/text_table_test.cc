@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
+#include <string>
 
 namespace ulfd::tools {
 namespace {
@@ -28,6 +29,13 @@ TEST(TextTableTest, CountsCharactersNotBytes) {
             "  name    rows\n"
             "  модель     1\n"
             "  abcdef     2\n");
+}
+
+TEST(TextTableTest, OneCellDoesNotWidenEveryRowWithoutEnd) {
+  TextTable table({"name" + std::string(100'000, 'h'), "rows>"});
+  table.AddRow({std::string(100'000, 'x'), "1"});
+  for (int i = 0; i < 9; ++i) table.AddRow({"y", std::string(100'000, '2')});
+  EXPECT_LT(table.ToString().size(), 100'000);
 }
 
 TEST(WithCommasTest, GroupsDigits) {

@@ -42,6 +42,12 @@ TEST(PrintReplyTest, TheBestAdsWithTheirRanks) {
   EXPECT_THAT(text, HasSubstr("tower [1, 1]: 0.5\n"));
 }
 
+TEST(PrintReplyTest, ManyOutputsTakeNoLongerThanTheyAreLong) {
+  Reply reply{.title = "m"};
+  for (int i = 0; i < 500'000; ++i) reply.outputs.push_back({"o", {1, 1}, {0.5}});
+  EXPECT_GT(Printed(reply).size(), 500'000);
+}
+
 TEST(PrintReplyTest, RefusesWhatAServerCannotMean) {
   const auto refused = [](const Reply& reply) {
     return PrintReply(reply, {.row_names = {"a", "b"}}).ToString();
