@@ -163,7 +163,7 @@ def bags_of_one_size(g):
 
 
 def entries_that_are_assigned(g):
-    """x[:, 2] = 7, whose places are numbers."""
+    """x[:, 2] = 7 and z[:, 1:3] = 7, whose places are numbers."""
     g.rows = ADS
     scatter(g)
 
@@ -176,6 +176,12 @@ def scatter(g):
     array = x.array.copy()
     array[:, 2] = 7
     g.output(g.node("ScatterND", [x, at, seven], array, rows="ads"))
+    z = g.input("z", g.random.randn(ADS, 4, 3).astype(np.float32))
+    at = g.constant(np.stack(np.mgrid[:rows, 1:3, :3], -1))
+    seven = g.constant(np.full((rows, 2, 3), 7, np.float32))
+    array = z.array.copy()
+    array[:, 1:3] = 7
+    g.output(g.node("ScatterND", [z, at, seven], array, rows="ads"))
 
 
 def entries_of_numbered_rows(g):
@@ -196,7 +202,7 @@ def entries_of_numbered_rows(g):
 
 def places_of_one_row(g):
     """The best of the row's steps, whose place is one among all of them; an entry assigned."""
-    g.rows, g.ad_inputs = 1, ["x", "y"]
+    g.rows, g.ad_inputs = 1, ["x", "y", "z"]
     scatter(g)
     y = g.input("y", g.random.randn(ADS, 3, 2).astype(np.float32))
     best = g.node("ArgMax", [g.pick(y, 2, 0)], y.array[:, :, 0].argmax(1), axis=1, keepdims=0)

@@ -31,20 +31,19 @@ bool IsRepeated(const Array& x, size_t axis, int64_t period) {
   return true;
 }
 
+size_t ColumnsOf(const Array& x) { return x.rank() < 2 ? 1 : static_cast<size_t>(x.dims.back()); }
+
 std::optional<Progression> ProgressionOf(const Array& x, size_t axis) {
   if (x.ints == nullptr || x.dims[axis] < 2) return std::nullopt;
   const std::vector<int64_t>& v = *x.ints;
   const auto width = static_cast<size_t>(x.elements() / x.dims[axis]);
-  // Single numbers, or several along the last axis.
-  const bool last = axis == 0 && width == static_cast<size_t>(x.dims.back());
-  if (width != 1 && !last) return std::nullopt;
+  if (axis != 0 && width != 1) return std::nullopt;
   Progression found;
-  for (size_t i = 0; i < width; ++i) {
-    found.first.push_back(v[i]);
-    found.steps.push_back(v[i + width] - v[i]);
-  }
+  found.first.assign(v.begin(), v.begin() + static_cast<std::ptrdiff_t>(width));
+  const size_t columns = ColumnsOf(x);
+  for (size_t i = 0; i < columns; ++i) found.steps.push_back(v[i + width] - v[i]);
   for (size_t i = width; i < v.size(); ++i) {
-    if (v[i] - v[i - width] != found.steps[i % width]) return std::nullopt;
+    if (v[i] - v[i - width] != found.steps[i % columns]) return std::nullopt;
   }
   return found;
 }

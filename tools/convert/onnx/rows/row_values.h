@@ -19,7 +19,11 @@ bool Same(double a, double b);
 // Whether entry i along the axis is entry i % period.
 bool IsRepeated(const reference::Array& x, size_t axis, int64_t period);
 
-// Of integers: the first row, and what each has more than the one before, if that is always so.
+// Of several axes, the last one's entries.
+size_t ColumnsOf(const reference::Array& x);
+
+// Of integers: the first row, and what each has more than the one before in every column, if that
+// is always so.
 struct Progression {
   std::vector<int64_t> first, steps;
 };

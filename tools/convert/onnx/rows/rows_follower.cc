@@ -239,32 +239,39 @@ std::optional<std::string> RowsFollower::WithRows(const Node& node, const std::s
     return Make(node, "Reshape", {repeated, Integers(repeated, sizes)});
   }
   const std::optional<Progression> found = ProgressionOf(few, axis);
-  return found.has_value() ? std::optional(Continue(node, *found, sizes.size(), axis, like))
+  return found.has_value() ? std::optional(Continue(node, *found, sizes, axis, like))
                            : std::nullopt;
 }
 
-// As many entries of it as `like` has, along the axis of so many.
-std::string RowsFollower::Continue(const Node& node, const Progression& found, size_t rank,
+// As many entries of it as `like` has, along the axis of the sizes.
+std::string RowsFollower::Continue(const Node& node, const Progression& found, const Sizes& dims,
                                    size_t axis, const RowsAxis& like) {
-  Sizes along(rank, 1), ones = along;
+  Sizes along(dims.size(), 1), sizes = dims;
   along[axis] = -1;
+  sizes[axis] = 1;
+  const size_t columns = found.steps.size();
+  if (columns > 1) sizes.back() = 1;
   std::vector<std::string> parts;
-  for (size_t i = 0; i < found.first.size(); ++i) {
-    const int64_t first = found.first[i], step = found.steps[i];
-    if (step == 0) {
-      const std::string all = Around(node, ones, axis, SizeOf(node, like));
-      parts.push_back(Make(node, "Expand", {Integers(all, {first}), all}));
-      continue;
+  for (size_t i = 0; i < columns; ++i) {
+    Sizes first;
+    for (size_t k = i; k < found.first.size(); k += columns) first.push_back(found.first[k]);
+    const bool same = absl::c_all_of(first, [&](int64_t number) { return number == first[0]; });
+    std::string part = same ? Scalar(node, first[0]) : Integers(node.output(0), first);
+    if (!same) part = Make(node, "Reshape", {part, Integers(part, sizes)});
+    if (const int64_t step = found.steps[i]; step != 0) {
+      std::string numbers = NumbersBelow(node, SizeOf(node, like));
+      if (dims.size() > 1) numbers = Make(node, "Reshape", {numbers, Integers(numbers, along)});
+      if (step != 1) numbers = Make(node, "Mul", {numbers, Scalar(node, step)});
+      part = same && first[0] == 0 ? numbers : Make(node, "Add", {numbers, part});
     }
-    std::string numbers = NumbersBelow(node, SizeOf(node, like));
-    if (rank > 1) numbers = Make(node, "Reshape", {numbers, Integers(numbers, along)});
-    if (step != 1) numbers = Make(node, "Mul", {numbers, Scalar(node, step)});
-    if (first != 0) numbers = Make(node, "Add", {numbers, Scalar(node, first)});
-    parts.push_back(numbers);
+    if (found.steps[i] == 0 || first.size() > 1) {
+      part = Make(node, "Expand", {part, Around(node, sizes, axis, SizeOf(node, like))});
+    }
+    parts.push_back(part);
   }
   if (parts.size() == 1) return parts[0];
   std::string joined = Fresh(node.output(0));
-  SetInt(Add(node, "Concat", parts, joined), "axis", static_cast<int64_t>(rank) - 1);
+  SetInt(Add(node, "Concat", parts, joined), "axis", static_cast<int64_t>(dims.size()) - 1);
   return joined;
 }
 

@@ -80,7 +80,7 @@ class RowsFollower : public Rewriter {
   // The input with as many rows along the axis as `like` has; one, if that is enough.
   std::optional<std::string> WithRows(const Node& node, const std::string& input, size_t axis,
                                       const RowsAxis& like, bool one_is_enough);
-  std::string Continue(const Node& node, const Progression& found, size_t rank, size_t axis,
+  std::string Continue(const Node& node, const Progression& found, const Sizes& dims, size_t axis,
                        const RowsAxis& like);
   // Along the axis, and of these the rows alone.
   std::string SizeOf(const Node& node, const RowsAxis& like);

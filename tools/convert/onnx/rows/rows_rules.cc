@@ -163,17 +163,19 @@ bool RowsFollower::FollowOthers(const Node& node, bool aligned) {
   return any;
 }
 
-// Numbers of which the first is the only row's.
+// Numbers whose first column is the only row's.
 std::optional<std::string> RowsFollower::PlacesOfRows(const Node& node, const std::string& input,
                                                       const RowsAxis& like) {
   const Array& few = Find(input)->few;
-  if (few.ints == nullptr || few.elements() != few.dims.back() || few.ints->front() != 0) {
-    return std::nullopt;
+  if (few.ints == nullptr || few.dims[0] != 1 || few.elements() == 0) return std::nullopt;
+  const size_t columns = ColumnsOf(few);
+  for (size_t i = 0; i < few.ints->size(); i += columns) {
+    if ((*few.ints)[i] != 0) return std::nullopt;
   }
   guessed_ = true;
-  Progression rows{*few.ints, std::vector<int64_t>(few.ints->size(), 0)};
+  Progression rows{*few.ints, std::vector<int64_t>(columns, 0)};
   rows.steps[0] = 1;
-  return Continue(node, rows, few.dims.size(), 0, like);
+  return Continue(node, rows, few.dims, 0, like);
 }
 
 // Zeros are what there is without a state.
