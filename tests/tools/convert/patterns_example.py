@@ -419,6 +419,16 @@ def tables_of_few_rows(g):
     g.output(reshape(g, both, (ADS, 8), both.array.reshape(ADS, 8)))
 
 
+def mask_of_one_head(g):
+    """The row's mask, which has a dimension of 1 for its only head, is merged with that."""
+    g.rows, g.ad_inputs = 1, ["x", "mask"]
+    x = g.input("x", g.random.randn(ADS, 4, 4).astype(np.float32))
+    mask = g.input("mask", g.random.randn(ADS, 4).astype(np.float32))
+    heads = reshape(g, mask, (1, 1, 1, 4), mask.array.reshape(-1, 1, 1, 4))
+    heads = reshape(g, heads, (1, 1, 4), heads.array.reshape(-1, 1, 4))
+    g.output(g.binary("Add", x, heads))
+
+
 PATTERNS = [steps_in_front, sizes_by_a_condition, constants_of_rows, example_of_one_row,
             sessions_of_one_row, steps_of_one, outputs_of_any_rows, user_of_the_example,
             bags_of_one_row, bags_of_one_size, entries_that_are_assigned, places_of_one_row, step_behind_rows_of_the_example,
@@ -426,7 +436,8 @@ PATTERNS = [steps_in_front, sizes_by_a_condition, constants_of_rows, example_of_
             squeezed_with_the_row, rows_of_the_example_stay, only_row_of_the_example_stays,
             queries_of_the_example, branch_of_the_example, entries_of_numbered_rows,
             lengths_of_the_example, step_of_each_title_of_the_example, row_turned_to_the_front,
-            rows_repeated_one_by_one, masked_steps_of_the_example, tables_of_few_rows]
+            rows_repeated_one_by_one, masked_steps_of_the_example, tables_of_few_rows,
+            mask_of_one_head]
 REFUSED = [(ones_of_the_example, "an output has the example's rows"),
            (sums_of_the_example_that_are_lost, "loses all but one"),
            (rows_of_one_that_meet, "cannot be told from other sizes of 1"),

@@ -50,7 +50,10 @@ size_t RowsFollower::PlaceOfRows(const RowsAxis& rows, const Sizes& from, const 
   const int64_t size = merged ? rows.each : own_next < from.size() ? from[own_next] : 1;
   if (next == 0 || next == to.size()) return next - (next > 0 ? 1 : 0);
   const bool cut = to[next] < size || (merged && to[next] > size && to[next] < behind);
-  return cut != Choose() ? next : next - 1;
+  if (!Choose()) return cut ? next : next - 1;
+  const size_t own = ones.empty() ? next : ones[std::min(in_front, ones.size() - 1)];
+  if (own + 1 < next && !Choose()) return own;  // Or with what was behind it, of size 1.
+  return cut ? next - 1 : next;
 }
 
 bool RowsFollower::Resize(const Node& node) {
