@@ -429,6 +429,20 @@ def mask_of_one_head(g):
     g.output(g.binary("Add", x, heads))
 
 
+def divided_by_the_example(g):
+    """A table's row for each interval, times divided by an integer: a made-up one may not be 0."""
+    g.rows = ADS
+    times = g.cast(g.input("times", g.random.randint(0, 90, (ADS, 3))), "float")
+    unit = g.cast(g.input("unit", g.random.randint(1, 9, (ADS, 1))), "float")
+    table = g.constant(g.random.randn(9, 2).astype(np.float32))
+    parts = g.node("Div", [times, unit], times.array / unit.array)
+    last = g.constant(np.array(8, np.float32))
+    place = g.node("Min", [parts, last], np.minimum(parts.array, 8))
+    place = g.node("Cast", [place], place.array.astype(np.int64), to=7)
+    rows = g.node("Gather", [table, place], table.array[place.array], axis=0)
+    g.output(reshape(g, rows, (ADS, 6), rows.array.reshape(ADS, 6)))
+
+
 PATTERNS = [steps_in_front, sizes_by_a_condition, constants_of_rows, example_of_one_row,
             sessions_of_one_row, steps_of_one, outputs_of_any_rows, user_of_the_example,
             bags_of_one_row, bags_of_one_size, entries_that_are_assigned, places_of_one_row, step_behind_rows_of_the_example,
@@ -437,7 +451,7 @@ PATTERNS = [steps_in_front, sizes_by_a_condition, constants_of_rows, example_of_
             queries_of_the_example, branch_of_the_example, entries_of_numbered_rows,
             lengths_of_the_example, step_of_each_title_of_the_example, row_turned_to_the_front,
             rows_repeated_one_by_one, masked_steps_of_the_example, tables_of_few_rows,
-            mask_of_one_head]
+            mask_of_one_head, divided_by_the_example]
 REFUSED = [(ones_of_the_example, "an output has the example's rows"),
            (sums_of_the_example_that_are_lost, "loses all but one"),
            (rows_of_one_that_meet, "cannot be told from other sizes of 1"),

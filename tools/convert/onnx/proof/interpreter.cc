@@ -74,6 +74,11 @@ absl::StatusOr<Array> ReadArray(const onnx::TensorProto& tensor) {
   return array;
 }
 
+bool IsOfValues(const absl::Status& status) {
+  return absl::IsOutOfRange(status) || absl::StrContains(status.message(), kDividedByZero) ||
+         absl::StrContains(status.message(), kNoInteger);
+}
+
 bool IsKnown(const onnx::NodeProto& node) { return FindOperator(node) != nullptr; }
 
 absl::StatusOr<std::vector<Array>> Compute(const onnx::NodeProto& node, int64_t opset,

@@ -109,6 +109,8 @@ absl::StatusOr<std::vector<Array>> Compute(const onnx::NodeProto& node, int64_t 
 // Errors that made-up inputs may cause; the latter of what is no number.
 inline constexpr char kDividedByZero[] = "an integer is divided by 0";
 inline constexpr char kNoInteger[] = " is cast to an integer";
+// Whether other inputs might not cause it.
+bool IsOfValues(const absl::Status& status);
 
 // A node with its inputs (null: left out).
 struct Call {

@@ -20,17 +20,16 @@ absl::Status FollowRows(onnx::GraphProto& graph, int64_t opset, int64_t rows,
   constexpr int kTries = 64;
   const auto deadline = std::chrono::steady_clock::now() + kTime;
   std::vector<bool> choices;
-  // What is not masked is to differ, for rows to be told apart; some tables have two rows.
-  int64_t most = 3;
+  size_t range = 0;
   for (int i = 0; i < kTries && std::chrono::steady_clock::now() < deadline; ++i) {
-    RowsFollower follower(graph, opset, rows, inputs, certain, choices, most, deadline);
+    RowsFollower follower(graph, opset, rows, inputs, certain, choices, range, deadline);
     follower.Run();
     if (!follower.branches().empty()) {
       RETURN_IF_ERROR(TakeBranches(graph, follower.branches()));
       continue;
     }
-    if (follower.misses() && most > 2) {
-      most = 2;
+    if (follower.misses()) {
+      ++range;
       continue;
     }
     if (follower.Fits()) return absl::OkStatus();

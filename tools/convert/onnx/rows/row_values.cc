@@ -48,7 +48,7 @@ std::optional<Progression> ProgressionOf(const Array& x, size_t axis) {
   return found;
 }
 
-std::optional<Array> MakeUpRows(const onnx::ValueInfoProto& input, int64_t rows, int64_t most) {
+std::optional<Array> MakeUpRows(const onnx::ValueInfoProto& input, int64_t rows, Range range) {
   const auto& type = input.type().tensor_type();
   Sizes dims;
   for (const auto& dim : type.shape().dim())
@@ -61,14 +61,15 @@ std::optional<Array> MakeUpRows(const onnx::ValueInfoProto& input, int64_t rows,
     count *= d;
   }
   const int64_t width = dims.empty() ? 1 : count / dims[0];
-  const bool is_bool = type.elem_type() == onnx::TensorProto::BOOL;
+  if (type.elem_type() == onnx::TensorProto::BOOL) range = {0, 2};
   std::vector<double> floats;
   std::vector<int64_t> ints;
   for (int64_t i = 0; i < count; ++i) {
     const int64_t row = i / width, column = i % width;
     const uint64_t bits = Scattered(13 * row + 3 * column + 1) >> 62;
-    const auto number =
-        static_cast<int64_t>(most > 2 && !is_bool ? std::min<uint64_t>(bits, 2) : bits / 2);
+    const int64_t number = range.least + static_cast<int64_t>(range.below - range.least > 2
+                                                                  ? std::min<uint64_t>(bits, 2)
+                                                                  : bits / 2);
     const double part = 0.5 + 0.49 * std::sin(static_cast<double>(7 * row + 3 * column + 1));
     ints.push_back(number);
     floats.push_back(static_cast<double>(number) + part);  // Some models take them for ids.

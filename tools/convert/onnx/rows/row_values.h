@@ -29,10 +29,16 @@ struct Progression {
 };
 std::optional<Progression> ProgressionOf(const reference::Array& x, size_t axis);
 
-// Values of an input whose rows differ, integers below `most`, which is 3 at most; 0 rows: as many
-// as it says.  Null: too many.
+// Integers that are made up.  What is not masked is to differ, for rows to be told apart; some are
+// places among two, others divide.
+struct Range {
+  int64_t least, below;
+};
+inline constexpr Range kRanges[] = {{0, 3}, {0, 2}, {1, 3}};
+
+// Values of an input whose rows differ; 0 rows: as many as it says.  Null: too many.
 std::optional<reference::Array> MakeUpRows(const onnx::ValueInfoProto& input, int64_t rows,
-                                           int64_t most = 2);
+                                           Range range = {0, 2});
 
 // Made-up places as ones that a table has along the axis: it may have few.
 reference::Array PlacesWithin(const reference::Array& places, const reference::Array& table,

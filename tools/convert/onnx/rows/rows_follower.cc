@@ -18,12 +18,12 @@ using reference::Sizes;
 
 RowsFollower::RowsFollower(onnx::GraphProto& graph, int64_t opset, int64_t rows,
                            const std::vector<std::string>& inputs, bool certain,
-                           std::vector<bool> choices, int64_t most,
+                           std::vector<bool> choices, size_t range,
                            std::chrono::steady_clock::time_point deadline)
     : Rewriter(graph, opset),
       rows_(rows),
       more_(rows == 1 ? 3 : rows + 1),
-      most_(most),
+      range_(range),
       certain_(certain),
       choices_(std::move(choices)),
       outputs_(graph.output()),
@@ -32,8 +32,8 @@ RowsFollower::RowsFollower(onnx::GraphProto& graph, int64_t opset, int64_t rows,
   options_.budget.deadline = deadline;
   for (const onnx::ValueInfoProto& input : graph.input()) {
     const bool follows = absl::c_linear_search(inputs, input.name());
-    std::optional<Array> few = MakeUpRows(input, follows ? rows : 0, most);
-    std::optional<Array> many = MakeUpRows(input, follows ? more_ : 0, most);
+    std::optional<Array> few = MakeUpRows(input, follows ? rows : 0, kRanges[range]);
+    std::optional<Array> many = MakeUpRows(input, follows ? more_ : 0, kRanges[range]);
     if (few.has_value() && many.has_value()) values_[input.name()] = {*few, *many, follows};
   }
   for (const Node& node : graph.node()) {
@@ -70,7 +70,7 @@ bool RowsFollower::Compute(const Node& node, Array Value::*side) {
   }
   absl::StatusOr<std::vector<Array>> made =
       reference::Compute(node, opset_, options_, std::move(inputs));
-  misses_ |= side == &Value::few && absl::IsOutOfRange(made.status());
+  misses_ |= side == &Value::few && reference::IsOfValues(made.status());
   if (!made.ok()) return false;
   for (int i = 0; i < node.output_size() && i < static_cast<int>(made->size()); ++i) {
     Array& array = (*made)[static_cast<size_t>(i)];
@@ -276,7 +276,7 @@ std::string RowsFollower::Continue(const Node& node, const Progression& found, c
 }
 
 bool RowsFollower::Fits() const {
-  if (!branches_.empty() || (misses_ && most_ > 2)) return false;
+  if (!branches_.empty() || misses()) return false;
   const auto same = [&](const onnx::ValueInfoProto& output) {
     const auto found = values_.find(output.name());
     if (found == values_.end()) return true;  // Not known here.

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <map>
 #include <optional>
 #include <string>
@@ -30,17 +31,17 @@ struct RowsAxis {
 class RowsFollower : public Rewriter {
  public:
   // choices: of rows that may be either of several sizes of 1, one after the other, whether they
-  // are the last of them; the first, where it does not say.  most: integers of inputs are below.
+  // are the last of them; the first, where it does not say.  range: of kRanges, for inputs.
   RowsFollower(onnx::GraphProto& graph, int64_t opset, int64_t rows,
                const std::vector<std::string>& inputs, bool certain, std::vector<bool> choices,
-               int64_t most, std::chrono::steady_clock::time_point deadline);
+               size_t range, std::chrono::steady_clock::time_point deadline);
 
   // After Run: whether what was guessed fits, and every row has the score that it had alone.
   bool Fits() const override;
   // What the example decides: the graph wants these taken before it is followed.
   const Branches& branches() const { return branches_; }
-  // Whether the example's rows have places, or ids of tables, that are too large.
-  bool misses() const { return misses_; }
+  // Whether made-up values are none that the model takes, and others may be.
+  bool misses() const { return misses_ && range_ + 1 < std::size(kRanges); }
   // The choices that were made up to the first that did not fit.
   const std::vector<bool>& choices() const { return choices_; }
 
@@ -89,7 +90,8 @@ class RowsFollower : public Rewriter {
   std::string NumbersBelow(const Node& node, const std::string& count);
   std::string Around(const Node& node, const Sizes& sizes, size_t at, const std::string& middle);
 
-  const int64_t rows_, more_, most_;
+  const int64_t rows_, more_;
+  const size_t range_;
   const bool certain_;
   std::vector<bool> choices_;
   const google::protobuf::RepeatedPtrField<onnx::ValueInfoProto> outputs_;
