@@ -18,9 +18,10 @@ int ReadHeaders(absl::string_view lines, HttpRequest& request) {
     line = absl::StripSuffix(line, "\r");
     if (line.empty()) continue;
     const size_t colon = line.find(':');
-    // Folded lines and names with blanks are how requests are smuggled past proxies.
-    if (colon == 0 || colon == absl::string_view::npos ||
-        line.substr(0, colon).find_first_of(" \t") != absl::string_view::npos) {
+    // Folded lines, names with blanks and ends of lines that are none here are how requests are
+    // smuggled past proxies.
+    if (colon == 0 || colon == line.npos || line.substr(0, colon).find_first_of(" \t") < colon ||
+        line.find_first_of(absl::string_view("\r\0", 2)) != line.npos) {
       return 400;
     }
     request.headers.emplace_back(line.substr(0, colon),
@@ -59,9 +60,13 @@ bool Lists(absl::string_view list, absl::string_view word) {
 }  // namespace
 
 size_t FindHeadEnd(absl::string_view text) {
-  const size_t strict = text.find("\r\n\r\n"), plain = text.find("\n\n");
-  if (strict == absl::string_view::npos && plain == absl::string_view::npos) return strict;
-  return strict < plain ? strict + 4 : plain + 2;
+  // An empty line, whichever end it and the line before it have: a proxy may go by either.
+  for (size_t end = text.find('\n'); end != text.npos; end = text.find('\n', end + 1)) {
+    absl::string_view rest = text.substr(end + 1);
+    absl::ConsumePrefix(&rest, "\r");
+    if (absl::ConsumePrefix(&rest, "\n")) return text.size() - rest.size();
+  }
+  return text.npos;
 }
 
 absl::string_view HttpRequest::Header(absl::string_view name) const {
@@ -75,7 +80,9 @@ HttpRequest ParseHead(absl::string_view head) {
   const size_t line_end = head.find('\n');
   const absl::string_view line = absl::StripSuffix(head.substr(0, line_end), "\r");
   const std::vector<absl::string_view> words = absl::StrSplit(line, ' ');
-  if (words.size() != 3 || !absl::StartsWith(words[2], "HTTP/1.")) return {.refused = 400};
+  const bool of_http = words.size() == 3 && words[2].size() == 8 &&
+                       absl::StartsWith(words[2], "HTTP/1.") && absl::ascii_isdigit(words[2][7]);
+  if (!of_http) return {.refused = 400};
   HttpRequest request{.method = words[0], .path = PathOf(words[1])};
   if (line_end != absl::string_view::npos) {
     request.refused = ReadHeaders(head.substr(line_end + 1), request);

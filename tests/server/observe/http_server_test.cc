@@ -15,6 +15,7 @@
 #include <thread>
 #include <vector>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/notification.h"
 #include "server/system/threads.h"
@@ -320,6 +321,21 @@ TEST_F(HttpServerTest, RefusesWhatIsNoneOfThem) {
   EXPECT_THAT(Ask("GET /hello SMTP\r\n\r\n"), StartsWith("HTTP/1.1 400 Bad Request"));
   EXPECT_THAT(Ask("GET /hello HTTP/1.1\r\nA: " + std::string(9000, 'x')),
               StartsWith("HTTP/1.1 431 Request Header Fields Too Large"));
+}
+
+TEST_F(HttpServerTest, TheHeadEndsWhereAProxySeesItsEnd) {
+  Start();
+  for (const char* end : {"\n\n", "\n\r\n", "\r\n\n", "\r\n\r\n"}) {
+    const std::string two = absl::StrCat("GET /v2 HTTP/1.1\r\nConnection: close", end,
+                                         "X-a: of another request\r\n\r\n");
+    EXPECT_THAT(Ask(two), EndsWith("\r\n\r\nGET  0\n")) << absl::CHexEscape(end);
+  }
+  for (const absl::string_view head :
+       {absl::string_view("A: b\rContent-Length: 3"), absl::string_view("A: \0", 4)}) {
+    EXPECT_THAT(Ask(absl::StrCat("GET /v2 HTTP/1.1\r\n", head, "\r\n\r\n")),
+                StartsWith("HTTP/1.1 400"));
+  }
+  EXPECT_THAT(Ask("GET /v2 HTTP/1.1\rA:b\r\n\r\n"), StartsWith("HTTP/1.1 400"));
 }
 
 TEST_F(HttpServerTest, ARequestMayComeInPieces) {
