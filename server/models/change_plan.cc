@@ -11,6 +11,7 @@
 #include "absl/strings/str_join.h"
 #include "base/errors.h"
 #include "base/status_macros.h"
+#include "server/models/served_models.h"
 
 namespace ulfd::server {
 namespace {
@@ -65,9 +66,11 @@ class Planner {
     table_.Merge(scan_.Only(change_.name), now_, wall_now_);
     ModelEntry* entry = table_.Find(change_.name);
     if (entry != nullptr) return entry;
-    std::vector<std::string> names;
-    for (const auto& [name, known] : table_.entries()) names.push_back(name);
-    return NotFound(Quoted(change_.name), " is unknown; models: ", absl::StrJoin(names, ", "));
+    std::vector<absl::string_view> names;
+    for (const auto& [name, known] : table_.entries()) {
+      if (names.size() < kNamesInMessage) names.push_back(name);
+    }
+    return UnknownModel(change_.name, names, table_.entries().size());
   }
 
   // The version must serve what its directory holds when the change is done.

@@ -214,9 +214,11 @@ bool ModelManager::Look() {
   return false;
 }
 
-absl::StatusOr<RepositoryScan> ModelManager::Scan(const ModelPlaces& places) const {
+absl::StatusOr<RepositoryScan> ModelManager::Scan(const ModelPlaces& places,
+                                                  const std::optional<std::string>& only) const {
   const LoadScope scope({.cancelled = &loader_.cancelled()});
-  return WithinMemory([&]() -> absl::StatusOr<RepositoryScan> { return scanner_.Scan(places); });
+  return WithinMemory(
+      [&]() -> absl::StatusOr<RepositoryScan> { return scanner_.Scan(places, only); });
 }
 
 namespace {
@@ -248,7 +250,7 @@ absl::Status ModelManager::LookOnce() {
       places = table_.Places();
       configurations = configurations_;
     }
-    ASSIGN_OR_RETURN(const RepositoryScan scan, Scan(places));
+    ASSIGN_OR_RETURN(const RepositoryScan scan, Scan(places, std::nullopt));
     MutexLock lock(mu_);
     if (configurations != configurations_) continue;  // A look at the wrong places.
     table_.Merge(scan, options_.now(), system_clock::now());

@@ -118,7 +118,8 @@ class ModelManager final : public ModelLookup {
   bool Look();
   absl::Status LookOnce();
   // CANCELLED when the manager stops; RESOURCE_EXHAUSTED if there is no memory for it.
-  absl::StatusOr<RepositoryScan> Scan(const ModelPlaces& places) const;
+  absl::StatusOr<RepositoryScan> Scan(const ModelPlaces& places,
+                                      const std::optional<std::string>& only) const;
   // Of every model that serves.
   void KeepHotIds() const;
   void RunJob(const LoadJob& job);

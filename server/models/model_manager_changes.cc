@@ -58,9 +58,11 @@ absl::Status ModelManager::CheckConfigure(ModelChange& change) const {
 absl::StatusOr<RepositoryScan> ModelManager::ScanFor(const ModelChange& change) const {
   // A configuration may move models, also into the repository.
   ModelPlaces places;
+  std::optional<std::string> only;
   if (change.kind != ModelChange::Kind::kConfigure) {
     MutexLock lock(mu_);
     places = table_.Places();
+    only = change.name;  // However many models there are, changes that wait take no longer.
   }
   for (const ModelConfig& model : change.models) {
     const ModelEntry as_configured(model, /*configured=*/true, {});
@@ -70,7 +72,7 @@ absl::StatusOr<RepositoryScan> ModelManager::ScanFor(const ModelChange& change) 
   if (change.version.has_value() && changed != places.end()) {
     changed->second.named.insert(*change.version);
   }
-  return Scan(places);
+  return Scan(places, only);
 }
 
 void ModelManager::Remember(const RepositoryScan& scan, const StagedLoad& load) {

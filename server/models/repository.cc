@@ -160,7 +160,8 @@ absl::StatusOr<std::vector<std::string>> RepositoryScanner::ListRepository() con
   return names;
 }
 
-RepositoryScan RepositoryScanner::Scan(const ModelPlaces& places) const {
+RepositoryScan RepositoryScanner::Scan(const ModelPlaces& places,
+                                       const std::optional<std::string>& only) const {
   RepositoryScan scan;
   ModelPlaces to_scan = places;
   if (absl::StatusOr<std::vector<std::string>> found = ListRepository(); found.ok()) {
@@ -171,6 +172,7 @@ RepositoryScan RepositoryScanner::Scan(const ModelPlaces& places) const {
   for (const std::string& name : scan.found) {
     to_scan.try_emplace(name, ModelPlace{.base_path = absl::StrCat(repository_, "/", name)});
   }
+  if (only.has_value()) std::erase_if(to_scan, [&](const auto& p) { return p.first != *only; });
   // A model may have many links to one large folder, and there may be many such models.
   const int64_t names_of_a_model = 10 * std::max(rules_.max_files(), kMaxEntries / 10);
   int64_t names_left = 10 * names_of_a_model;

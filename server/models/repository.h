@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -70,8 +71,10 @@ class RepositoryScanner {
   RepositoryScanner(std::string repository, const VersionRules& rules);
 
   // Looks at the repository and at `places`, which win over it.  Reads a bounded number of names of
-  // each model and of all, the newest versions first; what is beyond it is UNAVAILABLE.
-  RepositoryScan Scan(const ModelPlaces& places) const;
+  // each model and of all, the newest versions first; what is beyond it is UNAVAILABLE.  `only`:
+  // at no versions but those of this model, if it is there.
+  RepositoryScan Scan(const ModelPlaces& places,
+                      const std::optional<std::string>& only = std::nullopt) const;
 
  private:
   absl::StatusOr<std::vector<std::string>> ListRepository() const;

@@ -8,13 +8,11 @@
 #include "absl/strings/str_join.h"
 #include "base/errors.h"
 #include "base/status_macros.h"
+#include "base/text.h"
 #include "server/system/share.h"
 
 namespace ulfd::server {
 namespace {
-
-// At most so many names in a message: a repository may hold thousands.
-constexpr size_t kNamesInMessage = 20;
 
 // The first of `all`.
 std::string Quoted(const std::vector<absl::string_view>& names, size_t all) {
@@ -32,7 +30,7 @@ std::string Published(const ServedVersions& model) {
 }
 
 // Names no model that the client may not use.
-absl::Status UnknownModel(const ServedModels& served, const ModelChoice& choice) {
+absl::Status UnknownChoice(const ServedModels& served, const ModelChoice& choice) {
   std::vector<absl::string_view> names;
   size_t all = choice.client.has_value() ? 0 : served.models.size();
   for (const auto& [known, versions] : served.models) {
@@ -44,9 +42,7 @@ absl::Status UnknownModel(const ServedModels& served, const ModelChoice& choice)
     }
     if (names.size() < kNamesInMessage) names.push_back(known);
   }
-  return NotFound(
-      "model \"", choice.name, "\" is unknown; ",
-      served.models.empty() ? "the repository holds no model" : "models: " + Quoted(names, all));
+  return UnknownModel(choice.name, names, all);
 }
 
 absl::Status UnknownLabel(const ServedVersions& model, const ModelChoice& choice) {
@@ -69,6 +65,13 @@ absl::Status LabelNotPublished(const ServedVersions& model, const std::string& n
 }
 
 }  // namespace
+
+absl::Status UnknownModel(absl::string_view name, const std::vector<absl::string_view>& first,
+                          size_t all) {
+  constexpr size_t kNameBytes = 255;  // No directory has a longer one.
+  return NotFound("model \"", Printable(name, kNameBytes), "\" is unknown; ",
+                  all == 0 ? "there are no models" : "models: " + Quoted(first, all));
+}
 
 const ModelHandle* ServedVersions::Find(int64_t version) const {
   const auto at = std::lower_bound(
@@ -120,7 +123,7 @@ absl::Status ServedModels::CheckAccess(const ModelChoice& choice) const {
 absl::StatusOr<ModelHandle> ServedModels::Find(const ModelChoice& choice) const {
   RETURN_IF_ERROR(CheckAccess(choice));
   const auto found = models.find(choice.name);
-  if (found == models.end()) return UnknownModel(*this, choice);
+  if (found == models.end()) return UnknownChoice(*this, choice);
   const ServedVersions& model = found->second;
   if (choice.version.has_value() && !choice.label.empty()) {
     return InvalidArgument("model \"", choice.name, "\": version ", *choice.version,

@@ -9,7 +9,9 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "server/models/model_types.h"
 #include "server/security/access_rules.h"
 
@@ -50,6 +52,13 @@ struct ServedModels {
   // See ModelManager::FindShadow.
   std::optional<ShadowTarget> FindShadow(const std::string& name) const;
 };
+
+// For a name that none of `all` models has; `first` of them are named, which are to be few: a
+// repository may hold thousands, and callers choose the name.
+absl::Status UnknownModel(absl::string_view name, const std::vector<absl::string_view>& first,
+                          size_t all);
+// At most so many names in a message.
+inline constexpr size_t kNamesInMessage = 20;
 
 }  // namespace ulfd::server
 

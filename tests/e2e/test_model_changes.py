@@ -289,7 +289,7 @@ class ChangesTest(AdminDaemonTest):
         self.assertEqual(self.ulf("label", "stamp", "next")[0], 0)
         code, text = self.ulf("load", "nothing")
         self.assertEqual(code, 1)
-        self.assertIn('model "nothing" is unknown; models: stamp', text)
+        self.assertIn('model "nothing" is unknown; models: "stamp"', text)
         self.assertEqual(self.ulf("reload-config", "--dry_run")[0], 0)
         self.assertEqual(self.ulf("explode")[0], 2)
         self.assertEqual(self.ulf("load", "stamp", "x")[0], 2)

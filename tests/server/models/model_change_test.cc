@@ -21,6 +21,7 @@ using std::chrono::hours;
 using std::chrono::milliseconds;
 using ::testing::Contains;
 using ::testing::ElementsAre;
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::UnorderedElementsAre;
@@ -132,8 +133,17 @@ TEST_F(ModelChangeTest, LoadOfWhatIsNotThere) {
   EXPECT_EQ(Load(7).status.ToString(), absl::StrCat("NOT_FOUND: model \"m\" has no version 7 in ",
                                                     repository_.path(), "/m; versions: 1"));
   EXPECT_EQ(Apply({.kind = Kind::kLoad, .name = "x"}).status.ToString(),
-            "NOT_FOUND: model \"x\" is unknown; models: m");
+            "NOT_FOUND: model \"x\" is unknown; models: \"m\"");
   EXPECT_EQ(manager_->generation(), 1);
+}
+
+TEST_F(ModelChangeTest, NamesOfCallersAndRepositoriesAreBoundedInMessages) {
+  for (int i = 0; i < 30; ++i) repository_.Publish(absl::StrCat("m", i), 1, "a");
+  Poll();
+  const std::string error(
+      Apply({.kind = Kind::kUnload, .name = std::string(1 << 20, '\n')}).status.message());
+  EXPECT_THAT(error, HasSubstr("\\n... (1048576 bytes)\" is unknown; models: \"m0\", \"m1\", "));
+  EXPECT_THAT(error, EndsWith("\"m26\" and 10 more"));
 }
 
 TEST_F(ModelChangeTest, RefusedLoadChangesNothing) {

@@ -500,7 +500,7 @@ TEST_F(ModelManagerTest, NamesThatAreNoVersionsAreIgnored) {
 
 TEST_F(ModelManagerTest, UnknownModel) {
   Poll();
-  EXPECT_EQ(Serving(), "NOT_FOUND: model \"m\" is unknown; the repository holds no model");
+  EXPECT_EQ(Serving(), "NOT_FOUND: model \"m\" is unknown; there are no models");
   for (int i = 10; i < 33; ++i) fs::create_directories(absl::StrCat(repository_.path(), "/x", i));
   Poll();
   EXPECT_THAT(Serving(), HasSubstr("model \"m\" is unknown; models: \"x10\", \"x11\""));

@@ -65,6 +65,10 @@ TEST(RepositoryTest, ALookReadsABoundedNumberOfNamesTheNewestVersionsFirst) {
   const RepositoryScan scan = RepositoryScanner(dir.path(), rules).Scan({});
   ASSERT_EQ(scan.models.size(), 2);
   EXPECT_TRUE(scan.models.at("usual").versions.at(1).ok());
+  const RepositoryScan one = RepositoryScanner(dir.path(), rules).Scan({}, "usual");
+  EXPECT_THAT(one.found, ElementsAre("many", "usual"));
+  EXPECT_EQ(one.models.size(), 1);
+  EXPECT_TRUE(one.models.at("usual").versions.at(1).ok());
   const ModelScan& many = scan.models.at("many");
   ASSERT_EQ(many.versions.size(), 12);
   // The model's own names count, too.
