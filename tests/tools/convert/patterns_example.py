@@ -429,9 +429,9 @@ def mask_of_one_head(g):
     g.output(g.binary("Add", x, heads))
 
 
-def divided_by_the_example(g):
+def divided_by_the_example(g, rows=ADS):
     """A table's row for each interval, times divided by an integer: a made-up one may not be 0."""
-    g.rows = ADS
+    g.rows, g.ad_inputs = rows, ["times", "unit"]
     times = g.cast(g.input("times", g.random.randint(0, 90, (ADS, 3))), "float")
     unit = g.cast(g.input("unit", g.random.randint(1, 9, (ADS, 1))), "float")
     table = g.constant(g.random.randn(9, 2).astype(np.float32))
@@ -439,8 +439,12 @@ def divided_by_the_example(g):
     last = g.constant(np.array(8, np.float32))
     place = g.node("Min", [parts, last], np.minimum(parts.array, 8))
     place = g.node("Cast", [place], place.array.astype(np.int64), to=7)
-    rows = g.node("Gather", [table, place], table.array[place.array], axis=0)
-    g.output(reshape(g, rows, (ADS, 6), rows.array.reshape(ADS, 6)))
+    found = g.node("Gather", [table, place], table.array[place.array], axis=0)
+    g.output(reshape(g, found, (rows, 6), found.array.reshape(ADS, 6)))
+
+
+def divided_by_the_only_row(g):
+    divided_by_the_example(g, 1)
 
 
 PATTERNS = [steps_in_front, sizes_by_a_condition, constants_of_rows, example_of_one_row,
@@ -451,7 +455,7 @@ PATTERNS = [steps_in_front, sizes_by_a_condition, constants_of_rows, example_of_
             queries_of_the_example, branch_of_the_example, entries_of_numbered_rows,
             lengths_of_the_example, step_of_each_title_of_the_example, row_turned_to_the_front,
             rows_repeated_one_by_one, masked_steps_of_the_example, tables_of_few_rows,
-            mask_of_one_head, divided_by_the_example]
+            mask_of_one_head, divided_by_the_example, divided_by_the_only_row]
 REFUSED = [(ones_of_the_example, "an output has the example's rows"),
            (sums_of_the_example_that_are_lost, "loses all but one"),
            (rows_of_one_that_meet, "cannot be told from other sizes of 1"),

@@ -70,7 +70,9 @@ bool RowsFollower::Compute(const Node& node, Array Value::*side) {
   }
   absl::StatusOr<std::vector<Array>> made =
       reference::Compute(node, opset_, options_, std::move(inputs));
-  misses_ |= side == &Value::few && reference::IsOfValues(made.status());
+  // A place that more rows lack may be a wrong guess.
+  misses_ |= reference::IsOfValues(made.status()) &&
+             (side == &Value::few || !absl::IsOutOfRange(made.status()));
   if (!made.ok()) return false;
   for (int i = 0; i < node.output_size() && i < static_cast<int>(made->size()); ++i) {
     Array& array = (*made)[static_cast<size_t>(i)];
