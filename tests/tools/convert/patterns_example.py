@@ -333,24 +333,28 @@ def row_turned_to_the_front(g):
     g.output(swap(g, g.node("Relu", [steps], np.maximum(steps.array, 0))))
 
 
-def rows_repeated_one_by_one(g):
+def rows_repeated_one_by_one(g, rows=ADS):
     """x.repeat_interleave(2, 0) and x.view(-1, 4): parts of one row, as many as the example has."""
-    g.rows = ADS
+    g.rows, g.ad_inputs = rows, ["x", "y"]
     x = g.input("x", g.random.randn(ADS, 4).astype(np.float32))
     y = g.input("y", g.random.randn(ADS, 2, 3).astype(np.float32))
-    parts = [g.fresh("row") for _ in range(ADS)]
-    g.nodes.append(helper.make_node("Split", [x.name, g.ints(*[1] * ADS).name], parts, axis=0))
+    parts = [g.fresh("row") for _ in range(rows)]
+    g.nodes.append(helper.make_node("Split", [x.name, g.ints(*[1] * rows).name], parts, axis=0))
     repeated = []
-    for i, name in enumerate(parts):
-        part = g.unsqueeze(Value(name, x.array[i:i + 1], "ads"), 1)
+    for name, array in zip(parts, np.split(x.array, rows)):
+        part = g.unsqueeze(Value(name, array, "ads"), 1)
         sizes = g.node("Concat", [g.ints(1), g.ints(2), g.ints(4)], np.array([1, 2, 4]), axis=0)
         wide = g.node("Expand", [part, sizes], part.array.repeat(2, 1))
-        repeated.append(reshape(g, wide, (-1, 4), wide.array.reshape(2, 4)))
+        repeated.append(reshape(g, wide, (-1, 4), wide.array.reshape(-1, 4)))
     users = g.node("Concat", repeated, x.array.repeat(2, 0), axis=0)
     ads = reshape(g, y, (-1, 3), y.array.reshape(-1, 3))
     both = g.node("Concat", [users, ads], np.concatenate([users.array, ads.array], 1), axis=1)
     best = g.node("ReduceMax", [both], both.array.max(1), axes=[1], keepdims=0)
     g.output(reshape(g, best, (-1, 2), best.array.reshape(-1, 2)))
+
+
+def only_row_repeated(g):
+    rows_repeated_one_by_one(g, 1)
 
 
 def masked_steps_of_the_example(g):
@@ -455,7 +459,8 @@ PATTERNS = [steps_in_front, sizes_by_a_condition, constants_of_rows, example_of_
             queries_of_the_example, branch_of_the_example, entries_of_numbered_rows,
             lengths_of_the_example, step_of_each_title_of_the_example, row_turned_to_the_front,
             rows_repeated_one_by_one, masked_steps_of_the_example, tables_of_few_rows,
-            mask_of_one_head, divided_by_the_example, divided_by_the_only_row]
+            mask_of_one_head, divided_by_the_example, divided_by_the_only_row,
+            only_row_repeated]
 REFUSED = [(ones_of_the_example, "an output has the example's rows"),
            (sums_of_the_example_that_are_lost, "loses all but one"),
            (rows_of_one_that_meet, "cannot be told from other sizes of 1"),

@@ -205,11 +205,16 @@ bool RowsFollower::FollowStates(const Node& node) {
   return any;
 }
 
-// Heads in front of the rows, taken apart by split(x.size(0)): equal parts.  Or rows, each a part.
+// Heads in front of the rows, taken apart by split(x.size(0)): equal parts.  Or rows, each a part,
+// or all one.
 bool RowsFollower::FollowParts(const Node& node) {
   const std::optional<RowsAxis> rows = RowsOf(node.input(0));
   if (!rows.has_value() || IntAttribute(node, "axis", 0) != static_cast<int64_t>(rows->axis)) {
     return false;
+  }
+  if (rows->each == 1 && node.output_size() == 1) {
+    Add(node, "Identity", {node.input(0)}, node.output(0));
+    return true;
   }
   if (rows_ > 1 && rows->each == 1 && node.output_size() == rows_) {
     Node parts = node;
