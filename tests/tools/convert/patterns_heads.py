@@ -84,13 +84,17 @@ def projections_cut_apart(g):
     g.output(g.node("MatMul", [x, turned], x.array @ turned.array))
 
 
-def rows_repeated(g):
+def rows_repeated(g, by_shape=False):
     """y.repeat_interleave(3, dim=0), exported as a Loop, beside z.view(-1, 2)."""
     y = g.input("y", g.random.randn(ADS, 2).astype(np.float32))
     z = g.input("z", g.random.randn(ADS, 3, 2).astype(np.float32))
     rows = g.node("Shape", [y], np.array([ADS, 2]))
     rows = g.node("Gather", [rows, g.ints(0)], np.array([ADS]), axis=0)
-    times = g.node("Expand", [g.constant(np.array(3)), rows], np.full(ADS, 3))
+    times = g.constant(np.array(3))
+    if by_shape:
+        sizes = g.node("Shape", [z], np.array([ADS, 3, 2]))
+        times = g.node("Gather", [sizes, g.constant(np.array(1))], np.array(3), axis=0)
+    times = g.node("Expand", [times, rows], np.full(ADS, 3))
     size = g.node("Shape", [times], np.array([ADS]))
     one = helper.make_tensor("one", TensorProto.INT64, [1], [1])
     ones = g.node("ConstantOfShape", [size], np.ones(ADS, np.int64), value=one)
@@ -125,6 +129,11 @@ def rows_repeated(g):
     g.output(g.node("Reshape", [product, g.ints(-1, 6)], product.array.reshape(ADS, 6)))
 
 
+def rows_repeated_by_a_shape(g):
+    """y.repeat_interleave(z.shape[1], dim=0)."""
+    rows_repeated(g, True)
+
+
 def mask_of_one_row(g):
     """x + tril(ones_like(x[0])), where x has rows of the request."""
     x = g.input("x", g.random.randn(ADS, 4, 4).astype(np.float32))
@@ -149,6 +158,6 @@ def user_by_ads(g):
     g.output(g.binary("Mul", turn(scores), each))
 
 
-PATTERNS = [projections_cut_apart, heads_in_front, rows_repeated, mask_of_one_row, user_by_ads,
+PATTERNS = [projections_cut_apart, heads_in_front, rows_repeated, rows_repeated_by_a_shape, mask_of_one_row, user_by_ads,
             heads_split_by_the_example, heads_cut_by_the_example]
 REFUSED = [(heads_in_front_of_the_example, "chunk(k, dim=0)")]

@@ -40,6 +40,7 @@ class PlainWriter : public Rewriter {
     for (const onnx::NodeProto& node : graph.node()) {
       if (node.op_type() == "Concat" && node.output_size() == 1) joins_[node.output(0)] = node;
     }
+    for (const onnx::ValueInfoProto& input : graph.input()) inputs_[input.name()] = &input;
   }
 
  private:
@@ -107,8 +108,17 @@ class PlainWriter : public Rewriter {
         node.input_size() == 2 ? FindTensor(node.input(1)) : nullptr;
     if (at != nullptr && at->dims_size() == 0 && IntAttribute(node, "axis", 0) == 0) {
       parts_[node.output(0)] = node.input(0);
+      const auto shape = shapes_.find(node.input(0));
+      if (shape != shapes_.end()) NoteSize(node, *shape->second, Int(node, 1).value_or(-1));
     }
     return false;
+  }
+  // x.size(k) of an input that states it.
+  void NoteSize(const onnx::NodeProto& node, const onnx::ValueInfoProto& input, int64_t k) {
+    const auto& shape = input.type().tensor_type().shape();
+    if (k < 0 || k >= shape.dim_size()) return;
+    const int64_t size = shape.dim(static_cast<int>(k)).dim_value();
+    if (size > 0) sizes_[node.output(0)] = size;
   }
   // Rows of a table for ids side by side: those of each, side by side.  Some may be the user's,
   // some constant, and what is only looked up is never computed with.
@@ -129,6 +139,9 @@ class PlainWriter : public Rewriter {
   // The shape of x[k] is what that of x has behind the first: masks are made of ones_like(x[0]),
   // where x has rows of the request, of which nothing takes one.
   bool ShapeOfPart(const onnx::NodeProto& node) {
+    const auto input = node.input_size() == 1 ? inputs_.find(node.input(0)) : inputs_.end();
+    if (input != inputs_.end() && node.attribute_size() == 0)
+      shapes_[node.output(0)] = input->second;
     const auto part = node.input_size() == 1 ? parts_.find(node.input(0)) : parts_.end();
     if (part == parts_.end() || node.attribute_size() > 0) return false;
     AddSlice(node, Make(node, "Shape", {part->second}), 0, 1, kEnd, node.output(0));
@@ -209,6 +222,8 @@ class PlainWriter : public Rewriter {
 
   // Never replaces it: others may read it.
   bool NoteZeros(const onnx::NodeProto& node) {
+    const auto size = node.input_size() == 2 ? sizes_.find(node.input(0)) : sizes_.end();
+    if (size != sizes_.end()) repeated_[node.output(0)] = {size->second, node.input(1)};
     const onnx::TensorProto* const tensor =
         node.input_size() == 2 ? FindTensor(node.input(0)) : nullptr;
     if (tensor == nullptr) return false;
@@ -439,6 +454,9 @@ class PlainWriter : public Rewriter {
   std::map<std::string, std::string> parts_;      // x[k], by k along the first axis: x.
   std::set<std::string> zeros_;                   // Zeros that are repeated.
   std::map<std::string, onnx::NodeProto> joins_;  // Concat, by what they give.
+  // The model's inputs, by their names and by those of their shapes; sizes that they state.
+  std::map<std::string, const onnx::ValueInfoProto*> inputs_, shapes_;
+  std::map<std::string, int64_t> sizes_;
   // Ones, and where they are; what computes their shape.
   std::map<std::string, std::string> ones_, places_;
 };
