@@ -229,6 +229,19 @@ def best_steps_in_order(g):
     g.output(g.binary("Mul", kept, g.constant(np.array(2, np.float32))))
 
 
+def ranks_of_steps(g):
+    """x.argsort(1).argsort(1), which is no order that puts rows back."""
+    x = g.input("x", g.random.randn(ADS, 6).astype(np.float32))
+    for op, inputs, outputs, attributes in (
+            ("TopK", [x.name, g.ints(6).name], ["sorted", "at"], {"axis": 1}),
+            ("Shape", ["at"], ["shape"], {}), ("Gather", ["shape", g.ints(1).name], ["size"], {}),
+            ("TopK", ["at", "size"], ["all", "ranks"], {"axis": 1, "largest": 0}),
+            ("Cast", ["ranks"], ["out0"], {"to": TensorProto.FLOAT})):
+        g.nodes.append(helper.make_node(op, inputs, outputs, **attributes))
+    ranks = np.argsort(np.argsort(-x.array, 1), 1).astype(np.float32)
+    g.outputs.append(("out0", Value("out0", ranks, "ads")))
+
+
 def few_and_many_of_the_best(g):
     """Up to 64 are chosen in another way than more; many are equal, the first of which come first."""
     x = g.input("x", g.random.randint(-9, 10, (ADS, 120, 2)).astype(np.float32))
@@ -794,7 +807,7 @@ def kept_by_expand(g):
 
 PATTERNS = [step_that_an_id_tells, example_without_dynamic_axes, exported_long_ago, column_of_the_example, table_for_each_row, no_columns_assigned, rows_that_squeeze_drops, known_places,
             as_many_entries_as_there_are, products_of_fields, kept_by_expand,
-            rows_that_a_mask_chooses, places_of_chosen_rows, best_steps_in_order,
+            rows_that_a_mask_chooses, places_of_chosen_rows, best_steps_in_order, ranks_of_steps,
             few_and_many_of_the_best, gates_of_the_best, entries_added_up,
             entries_of_constant_places, rows_sorted_and_back, step_of_each_row_behind_it,
             order_sorted, last_step_of_a_length,

@@ -125,9 +125,16 @@ class RowKeeper {
     return node.op_type() == "TopK" && node.output_size() == 2 && Uncast(node.input(0)) == order &&
            IntAttribute(node, "largest", 1) == 0;
   }
+  // Whether rows are sorted by it, and put back.
   bool IsOrder(const std::string& name) const {
-    return std::any_of(graph_.node().begin(), graph_.node().end(),
-                       [&](const auto& node) { return Inverts(node, name); });
+    const auto any = [&](const auto& holds) {
+      return std::any_of(graph_.node().begin(), graph_.node().end(), holds);
+    };
+    return any([&](const auto& node) { return Inverts(node, name); }) &&
+           any([&](const auto& node) {
+             return node.op_type() == "Gather" && node.input_size() == 2 &&
+                    Uncast(node.input(1)) == name;
+           });
   }
 
   // The values that a Scatter of a flattened mask puts in places: flat, and as many as there are.
@@ -178,7 +185,6 @@ class RowKeeper {
     for (const std::string& input : node.input()) {
       if (!orders_.contains(input) || !Inverts(node, Uncast(input))) continue;
       back_[node.output(op == "TopK" ? 1 : 0)] = orders_[input];
-      if (op == "TopK") orders_[out];  // Sorted places are no order that puts rows back.
       return true;
     }
     if (IsOneOf(op, {"Gather", "GatherND"})) {
