@@ -255,6 +255,19 @@ def masks_of_ids(g):
     g.output(g.binary("Mul", g.cast(some, "float"), g.constant(np.array(-1e2, np.float32))))
 
 
+def masks_to_the_lowest(g):
+    """BERT's (1 - mask) * finfo.min of an integer input, which is infinite for others than 0 and 1."""
+    x = g.input("x", g.random.randn(ADS, 4).astype(np.float32))
+    kept = g.random.randint(0, 2, (ADS, 4))
+    kept[:, 0] = 1
+    mask = g.cast(g.input("attention_mask", kept), "float")
+    one, lowest = (g.constant(np.array(v, np.float32)) for v in (1, np.finfo(np.float32).min))
+    none = raw(g, "Mul", [g.binary("Sub", one, mask), lowest], (1 - mask.array) * lowest.array)
+    scores = raw(g, "Add", [x, none], x.array + none.array)
+    weights = np.exp(x.array) * (kept == 1)
+    g.output(g.node("Softmax", [scores], weights / weights.sum(1, keepdims=True), axis=-1))
+
+
 def masks_of_the_size_of_ids(g):
     """torch.zeros(ids.shape).masked_fill(ids == 0, -1e2)[:, None, :], which is added to scores."""
     ids = g.input("I", g.random.randint(0, 9, (ADS, 4)))
@@ -494,7 +507,8 @@ PATTERNS = [booleans_as_bytes, one_matrix, one_integer_matrix, column_as_id_and_
             whole_matrix_cast_first, every_other_column, split_matrix, user_matrix, cast_truncates,
             integer_arithmetic, integers_compared, integers_limited, hashed_ids, pairs_hashed, classes_compared,
             half_precision, integers_clipped, numbers_as_they_were_written, logarithm_as_an_id,
-            fields_of_one_table, fields_of_several_inputs, masks_of_ids, masks_of_the_size_of_ids, ids_below_zero,
+            fields_of_one_table, fields_of_several_inputs, masks_of_ids, masks_of_the_size_of_ids, masks_to_the_lowest,
+            ids_below_zero,
             ids_far_below_zero, ids_before_the_table, ids_padded, ids_in_parts, classes_of_items,
             embedding_bags, weights_of_ids, steps_that_a_hash_chooses,
             remainders_by_division]
