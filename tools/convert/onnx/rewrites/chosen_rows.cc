@@ -130,8 +130,7 @@ class RowKeeper {
     const auto any = [&](const auto& holds) {
       return std::any_of(graph_.node().begin(), graph_.node().end(), holds);
     };
-    return any([&](const auto& node) { return Inverts(node, name); }) &&
-           any([&](const auto& node) {
+    return any([&](const auto& node) { return Inverts(node, name); }) && any([&](const auto& node) {
              return node.op_type() == "Gather" && node.input_size() == 2 &&
                     Uncast(node.input(1)) == name;
            });
