@@ -22,13 +22,19 @@
 #include "server/rpc/header_limit.h"
 #include "server/rpc/of_library.h"
 
-struct grpc_closure;
 struct grpc_endpoint;
 struct grpc_pollset;
 struct grpc_pollset_worker;
 struct grpc_transport;
 
 // As much of gRPC's declarations as callers need.
+struct grpc_closure {  // NOLINT(readability-identifier-naming): its name.
+  void* next;          // The library's.
+  void (*run)(void* with, absl::Status status);
+  void* with;
+  // The library's: a status, and what it asserts about closures where it was built to.
+  uintptr_t more[6];
+};
 struct grpc_chttp2_transport {  // NOLINT(readability-identifier-naming): its name.
   ~grpc_chttp2_transport();     // Begins with a grpc_transport.
 };
@@ -70,7 +76,10 @@ namespace {
 
 constexpr size_t kPrefaceBytes = 24;
 constexpr size_t kLengthBytes = 3, kHeadBytes = 9;
-constexpr uint8_t kHeaders = 1;  // The type of the frame that begins a call.
+constexpr uint8_t kHeaders = 1, kReset = 3;  // The frames that begin calls, and end them.
+// A connection ends after so many looks that read nothing: others come first.  gRPC asks the system
+// for up to 100 events at a time, handles one of them a look, and none if another thread kicked it.
+constexpr int kQuietLooks = 3, kMostLooks = 100;
 
 // A library's functions have no object to keep anything in.
 // NOLINTBEGIN(cppcoreguidelines-avoid-non-const-global-variables)
@@ -79,6 +88,8 @@ std::atomic<int64_t> ended{0};
 // Which turn this thread gives; 0: it receives no calls.
 thread_local int64_t this_turn = 0;
 std::atomic<int64_t> last_turn{0};
+// Looks since this thread ended a connection, and since it read one.
+thread_local int looks = 0, quiet_looks = 0;
 
 // One thread at a time reads a connection.
 struct Connection {
@@ -91,18 +102,22 @@ struct Connection {
   ConnectionHeaders headers;
   int64_t turn = -1;  // The last one that it had, and what is left of it.
   FrameCount::Turn left;
-  grpc_slice_buffer rest = [] {  // What waits for its next turn.
+  // What waits for its next turn.
+  grpc_slice_buffer rest = [] {
     grpc_slice_buffer none;
     grpc_slice_buffer_init(&none);
     return none;
   }();
+  absl::Status ended;  // Why nothing more is read.
 };
 
-// A connection with more than one turn's worth waits for the next.
+// A connection with more than one turn's worth waits for the next, or one that has ended for the
+// turn in which its calls are cancelled.
 struct Waiting {
-  int fd;
-  grpc_slice_buffer* bytes;
   grpc_closure* read;
+  absl::Status ended;
+  int fd = -1;
+  grpc_slice_buffer* bytes = nullptr;
 };
 
 class Connections {
@@ -117,40 +132,43 @@ class Connections {
     MutexLock lock(mu_);
     const auto it = connections_.find(transport);
     if (it == connections_.end()) return;
-    if (it->second->rest.length > 0) unread_.erase(EndpointOf(transport));
+    unread_.erase(EndpointOf(transport));
     connections_.erase(it);
   }
-  void Keep(grpc_chttp2_transport* transport, Connection& connection, grpc_slice rest) {
-    grpc_slice_buffer_add(&connection.rest, rest);
+  void Keep(grpc_chttp2_transport* transport, Connection& connection) {
     MutexLock lock(mu_);
     unread_[EndpointOf(transport)] = &connection;
     any_unread_.store(true, std::memory_order_release);
   }
-  // Whether it has unread bytes, which are in `bytes` now.
-  bool TakeUnread(grpc_endpoint* endpoint, grpc_slice_buffer* bytes) {
-    if (!any_unread_.load(std::memory_order_acquire)) return false;
+  // What waits of it, if something does.
+  std::optional<Waiting> TakeUnread(grpc_endpoint* endpoint, grpc_slice_buffer* bytes,
+                                    grpc_closure* read) {
+    if (!any_unread_.load(std::memory_order_acquire)) return std::nullopt;
     MutexLock lock(mu_);
     const auto it = unread_.find(endpoint);
-    if (it == unread_.end()) return false;
-    grpc_slice_buffer_swap(bytes, &it->second->rest);
+    if (it == unread_.end()) return std::nullopt;
+    Connection& connection = *it->second;
     unread_.erase(it);
     any_unread_.store(!unread_.empty(), std::memory_order_release);
-    return true;
+    if (!connection.ended.ok()) return Waiting{.read = read, .ended = connection.ended};
+    grpc_slice_buffer_swap(bytes, &connection.rest);
+    return Waiting{.read = read, .ended = {}, .fd = grpc_endpoint_get_fd(endpoint), .bytes = bytes};
   }
   // For a turn.
-  void Wait(const Waiting& waiting) {
+  void Wait(Waiting waiting) {
     MutexLock lock(mu_);
-    waiting_.push_back(waiting);
+    (waiting.ended.ok() ? waiting_ : ended_).push_back(std::move(waiting));
     any_waiting_.store(true, std::memory_order_release);
   }
   bool any_waiting() const { return any_waiting_.load(std::memory_order_acquire); }
-  std::optional<Waiting> Next() {
-    if (!any_waiting()) return std::nullopt;
+  // One that has ended only if nothing else is going on.
+  std::optional<Waiting> Next(bool quiet) {
     MutexLock lock(mu_);
-    if (waiting_.empty()) return std::nullopt;
-    const Waiting next = waiting_.front();
-    waiting_.pop_front();
-    any_waiting_.store(!waiting_.empty(), std::memory_order_release);
+    std::deque<Waiting>& from = quiet && !ended_.empty() ? ended_ : waiting_;
+    if (from.empty()) return std::nullopt;
+    Waiting next = std::move(from.front());
+    from.pop_front();
+    any_waiting_.store(!waiting_.empty() || !ended_.empty(), std::memory_order_release);
     return next;
   }
 
@@ -164,7 +182,7 @@ class Connections {
       ABSL_GUARDED_BY(mu_);
   // By endpoint, those with a rest.
   std::unordered_map<const grpc_endpoint*, Connection*> unread_ ABSL_GUARDED_BY(mu_);
-  std::deque<Waiting> waiting_ ABSL_GUARDED_BY(mu_);
+  std::deque<Waiting> waiting_ ABSL_GUARDED_BY(mu_), ended_ ABSL_GUARDED_BY(mu_);
   std::atomic<bool> any_unread_{false}, any_waiting_{false};
 };
 
@@ -175,11 +193,32 @@ Connections& connections() {
 
 // Of a peer that has gone, nothing more is read: its calls would be answered for nobody.
 absl::Status CheckPeer(const Waiting& next) {
+  if (!next.ended.ok()) return next.ended;
   pollfd look{next.fd, POLLRDHUP, 0};
   if (poll(&look, 1, 0) <= 0) return absl::OkStatus();
   grpc_slice_buffer_reset_and_unref(next.bytes);
   return Unavailable("the peer has gone");
 }
+
+// What gRPC runs when it has read a connection.
+class Reading {
+ public:
+  // Deletes itself once that has come.
+  static grpc_closure* New(grpc_closure* done) { return &(new Reading(done))->closure_; }
+
+ private:
+  explicit Reading(grpc_closure* done) : done_(done) {}
+
+  static void Run(void* reading, absl::Status status) {
+    grpc_closure* const done = std::unique_ptr<Reading>(static_cast<Reading*>(reading))->done_;
+    quiet_looks = 0;
+    if (status.ok() || this_turn == 0) return done->run(done->with, std::move(status));
+    connections().Wait({.read = done, .ended = std::move(status)});
+  }
+
+  grpc_closure closure_{.next = nullptr, .run = &Run, .with = this, .more = {}};
+  grpc_closure* const done_;
+};
 
 }  // namespace
 
@@ -203,7 +242,7 @@ size_t FrameCount::Add(const uint8_t* bytes, size_t size, TimePoint now, Turn& t
     bytes += passed;
     if (bytes == end) break;
     if (head_ < kLengthBytes) length_ = length_ << 8 | *bytes;
-    if (head_ == kLengthBytes && *bytes == kHeaders && turn.calls-- == 0) {
+    if (head_ == kLengthBytes && (*bytes == kHeaders || *bytes == kReset) && turn.calls-- == 0) {
       turn = {.calls = 0, .bytes = 0};
       return static_cast<size_t>(bytes - begin);
     }
@@ -239,6 +278,7 @@ absl::Status grpc_chttp2_perform_read(grpc_chttp2_transport* transport, const gr
       ulfd::server::OfLibrary<absl::Status(grpc_chttp2_transport*, const grpc_slice&)>(
           "_Z24grpc_chttp2_perform_readP21grpc_chttp2_transportRK10grpc_slice");
   ulfd::server::Connection& connection = ulfd::server::connections().Of(transport);
+  if (!connection.ended.ok()) return absl::OkStatus();
   const size_t size = GRPC_SLICE_LENGTH(slice);
   // Threads that do not receive calls have no numbers: each read is a turn.  What is kept comes
   // before all that is read behind it.
@@ -250,16 +290,16 @@ absl::Status grpc_chttp2_perform_read(grpc_chttp2_transport* transport, const gr
                                            std::chrono::steady_clock::now(), connection.left);
   if (connection.frames.too_many()) {
     ulfd::server::ended.fetch_add(1, std::memory_order_relaxed);
-    return ulfd::ResourceExhausted("frames: more than their bytes and time allow");
+    connection.ended = ulfd::ResourceExhausted("frames: more than their bytes and time allow");
+  } else {
+    const ulfd::server::HeaderReading reading(connection.headers);
+    const grpc_slice part = grpc_slice_sub(slice, 0, now);
+    if (now > 0) connection.ended = read(transport, part);
+    grpc_slice_unref(part);
+    if (now < size) grpc_slice_buffer_add(&connection.rest, grpc_slice_sub(slice, now, size));
   }
-  const ulfd::server::HeaderReading reading(connection.headers);
-  if (now == size) return read(transport, slice);
-  ulfd::server::connections().Keep(transport, connection, grpc_slice_sub(slice, now, size));
-  if (now == 0) return absl::OkStatus();
-  const grpc_slice part = grpc_slice_sub(slice, 0, now);
-  absl::Status status = read(transport, part);
-  grpc_slice_unref(part);
-  return status;
+  if (now < size || !connection.ended.ok()) ulfd::server::connections().Keep(transport, connection);
+  return absl::OkStatus();
 }
 
 void grpc_endpoint_read(grpc_endpoint* endpoint, grpc_slice_buffer* bytes, grpc_closure* done,
@@ -267,13 +307,15 @@ void grpc_endpoint_read(grpc_endpoint* endpoint, grpc_slice_buffer* bytes, grpc_
   static auto* const read =
       ulfd::server::OfLibrary<void(grpc_endpoint*, grpc_slice_buffer*, grpc_closure*, bool, int)>(
           "_Z18grpc_endpoint_readP13grpc_endpointP17grpc_slice_bufferP12grpc_closurebi");
-  if (!ulfd::server::connections().TakeUnread(endpoint, bytes)) {
-    return read(endpoint, bytes, done, urgent, min_progress_bytes);
+  auto waiting = ulfd::server::connections().TakeUnread(endpoint, bytes, done);
+  if (!waiting.has_value()) {
+    return read(endpoint, bytes, ulfd::server::Reading::New(done), urgent, min_progress_bytes);
   }
-  const ulfd::server::Waiting waiting{grpc_endpoint_get_fd(endpoint), bytes, done};
-  if (ulfd::server::this_turn != 0) return ulfd::server::connections().Wait(waiting);
+  if (ulfd::server::this_turn != 0) {
+    return ulfd::server::connections().Wait(*std::move(waiting));
+  }
   // gRPC gives its executor the connections that two threads want: behind the others there.
-  grpc_core::Executor::Run(done, ulfd::server::CheckPeer(waiting),
+  grpc_core::Executor::Run(done, ulfd::server::CheckPeer(*waiting),
                            grpc_core::ExecutorType::kDefault, grpc_core::ExecutorJobType::kShort);
 }
 
@@ -283,12 +325,17 @@ absl::Status grpc_pollset_work(grpc_pollset* pollset, grpc_pollset_worker** work
       grpc_pollset*, grpc_pollset_worker**, grpc_core::Timestamp)>(
       "_Z17grpc_pollset_workP12grpc_pollsetPP19grpc_pollset_workerN9grpc_core9TimestampE");
   ulfd::server::this_turn = ++ulfd::server::last_turn;
-  if (const auto next = ulfd::server::connections().Next(); next.has_value()) {
-    grpc_core::ExecCtx::Run({}, next->read, ulfd::server::CheckPeer(*next));
+  if (ulfd::server::connections().any_waiting()) {
+    const bool quiet = ++ulfd::server::quiet_looks > ulfd::server::kQuietLooks ||
+                       ++ulfd::server::looks > ulfd::server::kMostLooks;
+    if (quiet) ulfd::server::looks = ulfd::server::quiet_looks = 0;
+    if (const auto next = ulfd::server::connections().Next(quiet); next.has_value()) {
+      grpc_core::ExecCtx::Run({}, next->read, ulfd::server::CheckPeer(*next));
+      // Kicked before, it leaves what it was to run; a second time it does not.
+      absl::Status worked = work(pollset, worker, {0});
+      if (!worked.ok()) return worked;
+    }
     deadline = {0};  // Looks for what else has come, and does not wait.
-    // Kicked before, it returns at once and leaves what it was to run; a second time it does not.
-    absl::Status worked = work(pollset, worker, deadline);
-    if (!worked.ok()) return worked;
   }
   return work(pollset, worker, deadline);
 }

@@ -3,8 +3,9 @@
 // gRPC 1.51 reads a connection as long as something comes, and then no other until all calls that
 // came are answered.  So what goes beyond a turn is kept, and read once no call waits for the
 // receiving thread, which looks at other connections before it gives the next turn.  Threads that
-// do not receive calls read a turn's worth, too, and leave what is kept to gRPC's executor.  Frames
-// take their time, too, however little they bring.
+// do not receive calls read a turn's worth, too, and leave what is kept to gRPC's executor.  A
+// connection that ends takes a turn, in which all of its calls are cancelled.  Frames take their
+// time, too, however little they bring.
 // SPDX-License-Identifier: Apache-2.0
 #ifndef ULFD_SERVER_RPC_CONNECTION_TURNS_H_
 #define ULFD_SERVER_RPC_CONNECTION_TURNS_H_

@@ -128,6 +128,29 @@ def greetings_in_pieces(site):
     in_parallel(work, 4)
 
 
+def _end_together(end, more, site):
+    while not site.over():
+        wires = [site.wire() for _ in range(40)]
+        for wire in wires:
+            site.streams(wire, PREDICT, b"", 400, end=False, more=more)
+        time.sleep(0.8)
+        for wire in wires:
+            end(site, wire)
+        time.sleep(0.3)
+        for wire in wires:
+            wire.close()
+
+
+for _name, _end, _more, _short in (
+        ("closed", lambda site, wire: wire.close(), (), True),
+        ("reset", lambda site, wire: site.push(wire, b"".join(
+            frame(http2.RST_STREAM, 0, stream, CANCEL) for stream in range(1, 801, 2))), (), False),
+        ("ended by a wrong frame", lambda site, wire: site.push(wire, frame(http2.RST_STREAM, 0, 1, bytes(3))), (), False),
+        ("timed out", lambda site, wire: None, [("grpc-timeout", "800m")], False)):
+    REGISTERED.append(Attack(f"calls {_name} together", "40 connections of 400 calls without message, again and again",
+                             functools.partial(_end_together, _end, _more), seconds=6, short=_short))
+
+
 def _frames(name, what, data, short=False, **options):
     REGISTERED.append(Attack(name, what, lambda site: site.flood(data, **options), short=short))
 
