@@ -117,3 +117,17 @@ class StrangeServerTest(unittest.TestCase):
         self.assertEqual((code, out), (1, ""))
         self.assertIn('output "o": shape [1, 1', error)
         self.assertLess(len(error), 20_000)
+
+    def test_load(self):
+        """Its report has the reasons of failures."""
+        def refuse(_, context):
+            context.abort(grpc.StatusCode.INTERNAL, "\x1b[2J" + "\x7f")
+        self.server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(
+            "ulfd.v1.PredictionService", {"Predict": grpc.unary_unary_rpc_method_handler(refuse)}),))
+        self.answer("ulfd.v1.PredictionService", GetModelMetadata=native_pb.GetModelMetadataResponse())
+        arguments = ("load", self.target, "--model=m", "--calls=3", "--warmup=0s", "--rate=100")
+        code, out, _ = ulf(*arguments)
+        self.assertEqual(code, 1)
+        self.assertIn("INTERNAL: \\x1b[NJ\\x7f", out)
+        _, out, _ = ulf(*arguments, "--json")
+        self.assertEqual(json.loads(out)["reasons"], {"INTERNAL: \x1b[NJ\x7f": 3})

@@ -76,6 +76,12 @@ absl::StatusOr<ConnectionOptions> ConnectionFlags::Options() const {
     }
     options.tls = true;
   }
+  // gRPC crashes on a name that TLS cannot send.
+  constexpr size_t kMaxNameBytes = 255;
+  if (options.tls_server_name.size() > kMaxNameBytes) {
+    return UsageError("--tls_server_name: ", options.tls_server_name.size(),
+                      " bytes, want at most ", kMaxNameBytes);
+  }
   if (options.tls_cert.empty() != options.tls_key.empty()) {
     return UsageError("--tls_cert and --tls_key want each other");
   }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/client/connection.h"
 
+#include <openssl/crypto.h>
+
 #include <algorithm>
 #include <chrono>
 
@@ -35,7 +37,9 @@ absl::StatusOr<grpc::SslCredentialsOptions> ReadTlsFiles(const ConnectionOptions
 }
 
 absl::StatusOr<std::string> ReadToken(const std::string& path) {
-  ASSIGN_OR_RETURN(const std::string text, Annotate(ReadFileOrPipe(path), "--token_file"));
+  constexpr size_t kMaxBytes = 1 << 16;  // More than a header may have.
+  ASSIGN_OR_RETURN(const std::string text,
+                   Annotate(ReadFileOrPipe(path, kMaxBytes), "--token_file"));
   const absl::string_view token = absl::StripAsciiWhitespace(text);
   if (!token.empty() &&
       std::all_of(token.begin(), token.end(), [](char c) { return absl::ascii_isgraph(c); })) {
@@ -64,6 +68,8 @@ Connector::Connector() : metadata_(std::make_shared<const Metadata>()) {}
 absl::StatusOr<Connector> Connector::Create(const ConnectionOptions& options) {
   Connector connector;
   if (options.tls) {
+    // gRPC's threads may connect again while the program ends: OpenSSL is to be there still.
+    OPENSSL_init_crypto(OPENSSL_INIT_NO_ATEXIT, nullptr);
     ASSIGN_OR_RETURN(const grpc::SslCredentialsOptions ssl, ReadTlsFiles(options));
     connector.tls_ = grpc::SslCredentials(ssl);
     connector.tls_server_name_ = options.tls_server_name;

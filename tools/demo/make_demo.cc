@@ -12,6 +12,7 @@
 #include "base/status_macros.h"
 #include "base/text_file.h"
 #include "tools/cli/commands.h"
+#include "tools/cli/print.h"
 #include "tools/demo/demo_model.h"
 
 namespace ulfd::tools {
@@ -87,13 +88,13 @@ absl::Status RunMakeDemo(Args args) {
 
   const fs::path model = fs::path(positional[0]) / name;
   const fs::path version = model / "1";
-  if (fs::exists(version) && !force) {
+  std::error_code error;
+  if (fs::exists(version, error) && !force) {
     return AlreadyExists(version.string(), " exists; --force replaces it");
   }
   const DemoWorld world(ids, static_cast<uint64_t>(seed));
   // Written aside under a name that no server takes for a version, then renamed.
   const fs::path aside = model / ".writing";
-  std::error_code error;
   fs::remove_all(aside, error);  // Of one that was ended.
   for (const char* part : {"requests", "1"}) {
     if (!error) fs::create_directories(aside / part, error);
@@ -108,10 +109,9 @@ absl::Status RunMakeDemo(Args args) {
     RETURN_IF_ERROR(Rename(aside / part, model / part));
   }
   fs::remove_all(aside, error);
-  std::printf("%s: %lld items, %lld users, %d categories; requests in %s\n",
-              version.string().c_str(), static_cast<long long>(world.items()),
-              static_cast<long long>(world.users()), kDemoCategories,
-              (model / "requests").string().c_str());
+  Print(stdout, absl::StrCat(version.string(), ": ", world.items(), " items, ", world.users(),
+                             " users, ", kDemoCategories, " categories; requests in ",
+                             (model / "requests").string(), "\n"));
   return absl::OkStatus();
 }
 

@@ -17,6 +17,7 @@
 #include "base/text_file.h"
 #include "tools/cli/commands.h"
 #include "tools/cli/interrupt.h"
+#include "tools/cli/print.h"
 #include "tools/client/connection.h"
 #include "tools/load/load_generator.h"
 #include "tools/load/load_options.h"
@@ -163,7 +164,7 @@ absl::Status RunLoad(Args args) {
   CatchInterrupts();  // What was measured until then is shown.
   ASSIGN_OR_RETURN(const LoadReport report, RunPlan(options, connector));
   const std::string text = options.json ? LoadReportJson(report) : LoadReportText(report);
-  std::fputs(text.c_str(), stdout);
+  Print(stdout, text);
   if (!options.plot.empty()) RETURN_IF_ERROR(WriteTextFile(options.plot, LatencyPlot(report)));
   if (report.figures.ok > 0) return absl::OkStatus();
   if (report.figures.sent == 0 && report.figures.warmup_calls > report.figures.warmup_failed) {

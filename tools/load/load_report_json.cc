@@ -102,7 +102,7 @@ std::string LoadReportJson(const LoadReport& r) {
       {"series", Series(r)},
       {"notes", Doubts(r)}};
   // Reasons come from servers: what is not UTF-8 must not end the program.
-  return all.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n";
+  return all.dump(2, ' ', true, ordered_json::error_handler_t::replace) + "\n";
 }
 
 }  // namespace ulfd::tools

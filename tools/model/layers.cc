@@ -24,10 +24,10 @@ constexpr char kDescription[] =
 
 absl::Status WriteExample(const engine::LayerType& type, const std::string& directory) {
   const std::filesystem::path path(directory);
-  if (std::filesystem::exists(path)) {
+  std::error_code error;
+  if (std::filesystem::exists(path, error)) {
     return AlreadyExists(directory, ": exists, want a new directory");
   }
-  std::error_code error;
   std::filesystem::create_directories(path, error);
   if (error) return Unavailable(directory, ": ", error.message());
   for (const ExampleFile& file : LayerExample(type)) {

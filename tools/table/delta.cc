@@ -158,12 +158,13 @@ absl::Status NewEpoch::Lock() {
 
 absl::Status NewEpoch::Begin() {
   const std::string& version = options_.version_directory;
-  if (!fs::is_directory(version)) {
+  std::error_code ignored;
+  if (!fs::is_directory(version, ignored)) {
     return NotFound(version, " is no directory, want a version directory");
   }
   ASSIGN_OR_RETURN(model_, LoadedVersion());
   RETURN_IF_ERROR(Lock());
-  if (fs::exists(final_)) return AlreadyExists(final_, " exists");
+  if (fs::exists(final_, ignored)) return AlreadyExists(final_, " exists");
   ASSIGN_OR_RETURN(const std::vector<engine::EpochMark> epochs,
                    engine::ListEpochs(version, INT64_MAX));
   for (const engine::EpochMark& mark : epochs) {
@@ -213,7 +214,8 @@ absl::Status NewEpoch::Put(const std::vector<std::string>& inputs, DeltaTable& t
   table.set_put(absl::StrCat("put", manifest_.tables_size(), ".ulft"));
   const std::string out = At(table.put());
   bool is_table_file = false;
-  if (inputs.size() == 1 && !fs::is_directory(inputs[0])) {
+  std::error_code ignored;
+  if (inputs.size() == 1 && !fs::is_directory(inputs[0], ignored)) {
     ASSIGN_OR_RETURN(is_table_file, IsSoundTableFile(inputs[0]));
   }
   if (is_table_file) {

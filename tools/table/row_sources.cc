@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <numeric>
 #include <optional>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -294,7 +295,8 @@ absl::Status ReadNpyArrays(absl::Span<const std::string> inputs, size_t& i, engi
 }
 
 absl::Status ReadDirectory(const std::string& path, DumpKeys keys, engine::RowSink& sink) {
-  if (std::filesystem::exists(path + "/CURRENT")) return engine::ReadRocksdb(path, sink);
+  std::error_code ignored;
+  if (std::filesystem::exists(path + "/CURRENT", ignored)) return engine::ReadRocksdb(path, sink);
   ASSIGN_OR_RETURN(InputFile key_file, InputFile::Open(path + "/key"));
   ASSIGN_OR_RETURN(InputFile row_file, InputFile::Open(path + "/emb_vector"));
   const NpyType type = keys == DumpKeys::kInt64 ? NpyType::kInt64 : NpyType::kUint32;
@@ -346,7 +348,8 @@ std::optional<DumpKeys> DumpKeysOf(absl::string_view name) {
 absl::Status ReadRows(absl::Span<const std::string> inputs, DumpKeys keys, engine::RowSink& sink) {
   for (size_t i = 0; i < inputs.size(); ++i) {
     const std::string& path = inputs[i];
-    if (std::filesystem::is_directory(path)) {
+    std::error_code ignored;
+    if (std::filesystem::is_directory(path, ignored)) {
       RETURN_IF_ERROR(ReadDirectory(path, keys, sink));
       continue;
     }

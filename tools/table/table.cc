@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include "absl/strings/escaping.h"
@@ -275,7 +276,6 @@ absl::Status CheckFlags(const FlagSet& flags, absl::string_view action, absl::st
 
 absl::Status Build(const BuildOptions& options) {
   CatchInterrupts();
-  RETURN_IF_ERROR(options.redis->Check());
   if (options.to == "redis" && options.redis->node().empty()) {
     return UsageError("--to=redis wants --redis");
   }
@@ -288,7 +288,8 @@ absl::Status Build(const BuildOptions& options) {
 absl::Status Look(absl::Span<const std::string> words) {
   const std::string& action = words[0];
   for (size_t i = 1; i < words.size() && i <= (action == "diff" ? 2 : 1); ++i) {
-    if (!std::filesystem::is_directory(words[i])) continue;
+    std::error_code ignored;
+    if (!std::filesystem::is_directory(words[i], ignored)) continue;
     return InvalidArgument(words[i],
                            ": a directory, want a table file; `ulf table build FILE.ulft ",
                            words[i], "` makes one of a directory of RocksDB");
@@ -336,6 +337,7 @@ absl::Status RunTable(Args args) {
   ASSIGN_OR_RETURN(std::vector<std::string> words, flags.Parse(args, 2, 1 << 20));
   const std::string& action = words[0];
   RETURN_IF_ERROR(CheckFlags(flags, action, options.to));
+  RETURN_IF_ERROR(model_flags.redis().Check());
   const auto format = engine::RowFormatOf(format_name);
   if (!format.has_value()) {
     return UsageError("--rows: ", format_name, ", want fp32, fp16, bf16 or int8");
