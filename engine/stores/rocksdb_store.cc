@@ -19,6 +19,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/errors.h"
 #include "base/file.h"
@@ -28,6 +29,7 @@
 #include "base/text.h"
 #include "engine/embedding/key_hash.h"
 #include "engine/embedding/row_format.h"
+#include "engine/stores/rocksdb_manifest.h"
 #include "engine/stores/stored_table.h"
 
 namespace ulfd::engine {
@@ -190,8 +192,11 @@ absl::Status CheckFiles(const std::string& directory) {
     ASSIGN_OR_RETURN(const InputFile file, InputFile::Open(it->path().string()));
     const fs::path kind = it->path().extension();
     const int64_t most = kind == ".log" ? 0 : kind == ".sst" ? file.size() : kMostBytes;
-    if (file.size() <= most) continue;
-    return InvalidArgument(file.path(), ": ", file.size(), " bytes, want at most ", most);
+    if (file.size() > most) {
+      return InvalidArgument(file.path(), ": ", file.size(), " bytes, want at most ", most);
+    }
+    const bool manifest = absl::StartsWith(it->path().filename().string(), "MANIFEST-");
+    if (manifest) RETURN_IF_ERROR(CheckManifest(file));
   }
   if (!error) return absl::OkStatus();
   return absl::ErrnoToStatus(error.value(), absl::StrCat(directory, ": cannot be listed"));

@@ -14,6 +14,7 @@
 #include <fstream>
 #include <map>
 #include <random>
+#include <sstream>
 #include <string>
 #include <thread>
 #include <vector>
@@ -291,6 +292,14 @@ TEST_F(RocksdbStoreTest, NamesWhatIsWrongWithADirectory) {
   copy("gone");
   for (const std::string& path : Files("gone", ".sst")) fs::remove(path);
   EXPECT_FALSE(Open("gone").ok());
+  copy("twice");  // As by a copy that began anew behind what was there.
+  const std::string list = dir_.File("twice/MANIFEST-000005");
+  std::stringstream all;
+  all << std::ifstream(list, std::ios::binary).rdbuf();
+  ASSERT_GT(all.str().size(), 100);
+  std::ofstream(list, std::ios::app | std::ios::binary) << all.str();
+  EXPECT_THAT(std::string(Open("twice").status().message()),
+              HasSubstr(": goes back from sequence 1 to 0"));
   copy("fifo");
   ASSERT_EQ(mkfifo(dir_.File("fifo/000099.sst").c_str(), 0600), 0);
   EXPECT_THAT(std::string(Open("fifo").status().message()), HasSubstr("000099.sst"));
