@@ -451,6 +451,23 @@ def divided_by_the_only_row(g):
     divided_by_the_example(g, 1)
 
 
+def number_of_one_row(g):
+    """x[arange(1), best] = y, which is a single number in the export."""
+    g.rows, g.ad_inputs = 1, ["x", "y"]
+    x = g.input("x", g.random.randn(ADS, 4).astype(np.float32))
+    y = g.input("y", g.random.randn(ADS).astype(np.float32))
+    best = g.node("ArgMax", [x], x.array.argmax(1), axis=1, keepdims=0)
+    rows = g.node("Expand", [g.ints(0), g.node("Shape", [best], np.array([1]))], np.arange(ADS),
+                  rows="ads")
+    at = [g.unsqueeze(rows, 1), g.unsqueeze(best, 1)]
+    at = g.node("Concat", at, np.concatenate([i.array for i in at], 1), axis=-1)
+    number = raw(g, "Reshape", [y, g.constant(np.zeros(0, np.int64))], y.array)
+    value = g.node("Expand", [number, g.node("Shape", [best], np.array([1]))], y.array, rows="ads")
+    array = x.array.copy()
+    array[np.arange(ADS), best.array] = y.array
+    g.output(g.node("ScatterND", [x, at, value], array, rows="ads"))
+
+
 PATTERNS = [steps_in_front, sizes_by_a_condition, constants_of_rows, example_of_one_row,
             sessions_of_one_row, steps_of_one, outputs_of_any_rows, user_of_the_example,
             bags_of_one_row, bags_of_one_size, entries_that_are_assigned, places_of_one_row, step_behind_rows_of_the_example,
@@ -460,7 +477,7 @@ PATTERNS = [steps_in_front, sizes_by_a_condition, constants_of_rows, example_of_
             lengths_of_the_example, step_of_each_title_of_the_example, row_turned_to_the_front,
             rows_repeated_one_by_one, masked_steps_of_the_example, tables_of_few_rows,
             mask_of_one_head, divided_by_the_example, divided_by_the_only_row,
-            only_row_repeated]
+            only_row_repeated, number_of_one_row]
 REFUSED = [(ones_of_the_example, "an output has the example's rows"),
            (sums_of_the_example_that_are_lost, "loses all but one"),
            (rows_of_one_that_meet, "cannot be told from other sizes of 1"),

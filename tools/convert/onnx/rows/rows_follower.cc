@@ -139,6 +139,7 @@ bool RowsFollower::Follow(const Node& node) {
   const std::string& op = node.op_type();
   if (op == "Reshape" || op == "Expand") return Resize(node) || FollowSizes(node);
   if (op == "Gather" && rows_ == 1) return FollowPlaces(node);
+  if (op == "ScatterND" && rows_ == 1 && FollowScattered(node)) return true;
   if (op == "Split") return FollowParts(node);
   if (op == "Slice") return FollowPart(node);
   if (op == "TopK") return FollowCount(node);

@@ -69,6 +69,7 @@ class RowsFollower : public Rewriter {
   int64_t BehindRows(const RowsAxis& rows);
   size_t PlaceOfRows(const RowsAxis& rows, const Sizes& from, const Sizes& to, const Sizes& given);
   bool FollowOthers(const Node& node, bool aligned);
+  bool FollowScattered(const Node& node);
   bool FollowStates(const Node& node);
   bool FollowCount(const Node& node);
   bool FollowParts(const Node& node);

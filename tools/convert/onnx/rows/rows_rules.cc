@@ -68,6 +68,11 @@ bool RowsFollower::Resize(const Node& node) {
   Sizes wanted = to;
   size_t at = 0;
   const bool reshapes = node.op_type() == "Reshape";
+  if (reshapes && to.empty()) {  // A single number, of which each row has one.
+    guessed_ = true;
+    Add(node, "Reshape", {node.input(0), Integers(node.output(0), {-1})}, node.output(0));
+    return true;
+  }
   if (reshapes) {
     at = PlaceOfRows(*rows, from, to, given);
     if (at >= to.size()) return false;
@@ -179,6 +184,30 @@ std::optional<std::string> RowsFollower::PlacesOfRows(const Node& node, const st
   Progression rows{*few.ints, std::vector<int64_t>(columns, 0)};
   rows.steps[0] = 1;
   return Continue(node, rows, few.dims, 0, like);
+}
+
+// x[arange(1), place] = y: the place is computed, the only row's number is 0.
+bool RowsFollower::FollowScattered(const Node& node) {
+  const std::optional<RowsAxis> data = RowsOf(node.input(0)), at = RowsOf(node.input(1));
+  if (!data.has_value() || !at.has_value() || data->axis != 0 || at->axis != 0 || at->each != 1) {
+    return false;
+  }
+  const Array& many = Find(node.input(1))->many;
+  const size_t columns = ColumnsOf(many);
+  if (many.ints == nullptr || many.rank() != 2 || columns < 2) return false;
+  for (size_t i = 0; i < many.ints->size(); i += columns) {
+    if ((*many.ints)[i] != 0) return false;
+  }
+  guessed_ = true;
+  std::string numbers = NumbersBelow(node, RowCount(node, *at)), both = Fresh(node.input(1));
+  numbers = Make(node, "Reshape", {numbers, Integers(numbers, {-1, 1})});
+  const std::string rest = Fresh(node.input(1));
+  AddSlice(node, node.input(1), 1, 1, static_cast<int64_t>(columns), rest);
+  SetInt(Add(node, "Concat", {numbers, rest}, both), "axis", 1);
+  Node changed = node;
+  changed.set_input(1, both);
+  Add(changed);
+  return true;
 }
 
 // Zeros are what there is without a state.
