@@ -742,7 +742,7 @@ class JobQueueClientsTest : public JobQueueTest {
       }
       const JobQueue::Work work = Take(queue);
       for (const Job* job : work.jobs) ++served[job->client()];
-      const nanoseconds took = clients.at(std::string(work.jobs[0]->client())) * work.predicted;
+      const nanoseconds took = clients.at(work.jobs[0]->client()) * work.predicted;
       now_ += took;
       queue.Done(work, true, took, dropped_);
     }
