@@ -83,7 +83,7 @@ constexpr int kQuietLooks = 3, kMostLooks = 100;
 
 // A library's functions have no object to keep anything in.
 // NOLINTBEGIN(cppcoreguidelines-avoid-non-const-global-variables)
-std::atomic<int64_t> ended{0};
+std::atomic<int64_t> ended_for_frames{0};
 
 // Which turn this thread gives; 0: it receives no calls.
 thread_local int64_t this_turn = 0;
@@ -191,7 +191,8 @@ Connections& connections() {
   return *all;
 }
 
-// Of a peer that has gone, nothing more is read: its calls would be answered for nobody.
+// Why it is not read in its turn.  Of a peer that has gone, nothing more is: its calls would be
+// answered for nobody.
 absl::Status CheckPeer(const Waiting& next) {
   if (!next.ended.ok()) return next.ended;
   pollfd look{next.fd, POLLRDHUP, 0};
@@ -262,7 +263,7 @@ void FrameCount::Begin(size_t length) {
 
 bool TurnsWait() { return connections().any_waiting(); }
 
-int64_t EndedForFrames() { return ended.load(std::memory_order_relaxed); }
+int64_t EndedForFrames() { return ended_for_frames.load(std::memory_order_relaxed); }
 
 }  // namespace ulfd::server
 
@@ -289,7 +290,7 @@ absl::Status grpc_chttp2_perform_read(grpc_chttp2_transport* transport, const gr
   const size_t now = connection.frames.Add(GRPC_SLICE_START_PTR(slice), size,
                                            std::chrono::steady_clock::now(), connection.left);
   if (connection.frames.too_many()) {
-    ulfd::server::ended.fetch_add(1, std::memory_order_relaxed);
+    ulfd::server::ended_for_frames.fetch_add(1, std::memory_order_relaxed);
     connection.ended = ulfd::ResourceExhausted("frames: more than their bytes and time allow");
   } else {
     const ulfd::server::HeaderReading reading(connection.headers);

@@ -139,11 +139,11 @@ class PlainWriter : public Rewriter {
   // The shape of x[k] is what that of x has behind the first: masks are made of ones_like(x[0]),
   // where x has rows of the request, of which nothing takes one.
   bool ShapeOfPart(const onnx::NodeProto& node) {
-    const auto input = node.input_size() == 1 ? inputs_.find(node.input(0)) : inputs_.end();
-    if (input != inputs_.end() && node.attribute_size() == 0)
-      shapes_[node.output(0)] = input->second;
-    const auto part = node.input_size() == 1 ? parts_.find(node.input(0)) : parts_.end();
-    if (part == parts_.end() || node.attribute_size() > 0) return false;
+    if (node.input_size() != 1 || node.attribute_size() > 0) return false;
+    const auto input = inputs_.find(node.input(0));
+    if (input != inputs_.end()) shapes_[node.output(0)] = input->second;
+    const auto part = parts_.find(node.input(0));
+    if (part == parts_.end()) return false;
     AddSlice(node, Make(node, "Shape", {part->second}), 0, 1, kEnd, node.output(0));
     return true;
   }
