@@ -49,22 +49,33 @@ std::optional<ShadowTarget> Shadow::Choose(const std::string& model, int64_t ver
   return target;
 }
 
-void Shadow::Add(ShadowTarget target, recording::v1::Recording call) {
+const std::shared_ptr<Shadow::Series>& Shadow::SeriesOf(const ShadowTarget& target) {
   const std::string& name = target.handle->name;
-  MutexLock lock(mu_);
   const Key key(name, target.handle->version);
   if (!series_.contains(key)) {  // Others shadow the model no longer.
     std::erase_if(series_, [&](const auto& entry) { return entry.first.first == name; });
   }
   std::shared_ptr<Series>& series = series_[key];
   if (series == nullptr) series = std::make_shared<Series>();
-  if (int& queued = queued_[name]; queued < target.max_queued && !stopping_) {
-    ++queued;
-    queue_.push_back({std::move(target), std::move(call), series});
-    work_.NotifyOne();
-  } else {
-    series->dropped.Add();
-  }
+  return series;
+}
+
+bool Shadow::HasPlace(const ShadowTarget& target, int64_t bytes) {
+  const bool fits = queued_bytes_ == 0 || queued_bytes_ + bytes <= kMaxShadowBytes;
+  if (fits && queued_[target.handle->name] < target.max_queued && !stopping_) return true;
+  SeriesOf(target)->dropped.Add();
+  return false;
+}
+
+void Shadow::Add(ShadowTarget target, recording::v1::Recording call) {
+  const auto bytes = static_cast<int64_t>(call.ByteSizeLong());
+  MutexLock lock(mu_);
+  if (!HasPlace(target, bytes)) return;
+  ++queued_[target.handle->name];
+  queued_bytes_ += bytes;
+  const std::shared_ptr<Series> series = SeriesOf(target);
+  queue_.push_back({std::move(target), std::move(call), bytes, series});
+  work_.NotifyOne();
 }
 
 void Shadow::Offer(recording::v1::Api api, const google::protobuf::MessageLite& request,
@@ -73,6 +84,12 @@ void Shadow::Offer(recording::v1::Api api, const google::protobuf::MessageLite& 
   if (decoded.late_ids > 0) return;  // Late rows would count as a difference of the versions.
   std::optional<ShadowTarget> target = Choose(info.name, info.version);
   if (!target.has_value()) return;
+  // The caller is not to wait for a copy of what has no place.
+  const auto bytes = static_cast<int64_t>(request.ByteSizeLong());
+  {
+    MutexLock lock(mu_);
+    if (!HasPlace(*target, bytes)) return;
+  }
   Add(*std::move(target), MakeRecording(api, request, decoded, info, result));
 }
 
@@ -101,6 +118,7 @@ void Shadow::ScoreQueued() {
     Score(task);
     MutexLock lock(mu_);
     --queued_[task.target.handle->name];
+    queued_bytes_ -= task.bytes;
   }
 }
 

@@ -26,6 +26,10 @@
 
 namespace ulfd::server {
 
+// Requests and outputs that wait may have that many bytes, of all models together: requests may be
+// large.  A larger one waits alone.
+inline constexpr int64_t kMaxShadowBytes = int64_t{64} << 20;
+
 // Thread-safe.  One thread at low priority scores what is queued; what does not fit into the queue
 // of its model is dropped and counted, so that calls never wait for it.
 class Shadow {
@@ -64,12 +68,17 @@ class Shadow {
   struct Task {
     ShadowTarget target;
     recording::v1::Recording call;
+    int64_t bytes = 0;  // Of the call.
     std::shared_ptr<Series> series;
   };
   using Key = std::pair<std::string, int64_t>;  // Model, version.
 
   void Run();
   void Score(const Task& task);
+  // Whether a call of that many bytes may wait; counts it as dropped if not.
+  bool HasPlace(const ShadowTarget& target, int64_t bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  const std::shared_ptr<Series>& SeriesOf(const ShadowTarget& target)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const ModelLookup& models_;
   const RequestLimits limits_;
@@ -79,7 +88,9 @@ class Shadow {
   mutable Mutex mu_;
   CondVar work_;
   std::deque<Task> queue_ ABSL_GUARDED_BY(mu_);
-  std::map<std::string, int> queued_ ABSL_GUARDED_BY(mu_);  // By model; what runs counts as well.
+  // By model and of all; what runs counts as well.
+  std::map<std::string, int> queued_ ABSL_GUARDED_BY(mu_);
+  int64_t queued_bytes_ ABSL_GUARDED_BY(mu_) = 0;
   std::map<Key, std::shared_ptr<Series>> series_ ABSL_GUARDED_BY(mu_);
   std::atomic<bool> stopping_{false};  // Set with mu_ held.
 

@@ -282,6 +282,22 @@ TEST_F(ShadowTest, QueueIsBoundedAndDropsAreCounted) {
   EXPECT_THAT(Metrics(), HasSubstr("result=\"failed\"} 1\n"));
 }
 
+// Requests of 16 MB are allowed, and each model may shadow some thousand.
+TEST_F(ShadowTest, WhatWaitsHasBoundedBytes) {
+  manager_.target->max_queued = 1000;
+  Recording large = Good();
+  large.set_request(std::string(kMaxShadowBytes / 2 + 1, 'x'));
+  for (int i = 0; i < 3; ++i) shadow_.Add(*shadow_.Choose("tiny", answered_), large);
+  shadow_.Add(*shadow_.Choose("tiny", answered_), Good());
+  EXPECT_THAT(Metrics(), HasSubstr("result=\"dropped\"} 2\n"));
+  shadow_.ScoreQueued();
+  EXPECT_THAT(Metrics(), HasSubstr("result=\"scored\"} 1\n"));
+  // One that is larger than all that may wait is scored where nothing waits.
+  large.set_request(std::string(2 * kMaxShadowBytes, 'x'));
+  for (int i = 0; i < 2; ++i) shadow_.Add(*shadow_.Choose("tiny", answered_), large);
+  EXPECT_THAT(Metrics(), HasSubstr("result=\"dropped\"} 3\n"));
+}
+
 TEST_F(ShadowTest, ForgetsVersionsThatShadowNoLonger) {
   shadow_.Add(*shadow_.Choose("tiny", answered_), Good());
   auto next = std::make_shared<ServedModel>();
