@@ -8,8 +8,7 @@ OPEN = {
     "resets asked for: HEADERS behind the end", "resets asked for: PRIORITY on itself",
     "resets asked for: PRIORITY of 4 bytes", "admin: indexed headers on many streams", "unix: indexed headers on many streams",
     "unix: connections", "health watches on 20 connections",
-    # So are calls that end at once, by a timer.
-    "calls timed out together", "calls reset together",
+    "calls reset together",
     # A handshake takes 1.7 ms of a CPU, the client's own as much again.
     "TLS: clients that all come back",
 }
