@@ -2,6 +2,7 @@
 #include "base/recording/recording_file.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include <xxhash.h>
 
@@ -116,6 +117,12 @@ absl::Status RecordingWriter::Append(absl::string_view payload) {
   }
   // One write call, so that a reader hardly ever sees half a record.
   return Write(absl::StrCat(RecordHeader(payload), payload));
+}
+
+bool RecordingWriter::InPlace() const {
+  struct stat opened = {}, named = {};
+  return fstat(fd_.get(), &opened) == 0 && lstat(path_.c_str(), &named) == 0 &&
+         opened.st_dev == named.st_dev && opened.st_ino == named.st_ino && named.st_size == bytes_;
 }
 
 absl::Status RecordingWriter::Write(absl::string_view data) {

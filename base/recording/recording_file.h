@@ -62,6 +62,9 @@ class RecordingWriter {
   // Appends one record.  After an error, which is one of Create's, the file ends with the last
   // whole record, if the kernel lets us cut it.
   absl::Status Append(absl::string_view payload);
+  // Whether the path still leads to what was written, all of it: nobody has removed, moved, cut or
+  // covered the file.
+  bool InPlace() const;
   int64_t bytes() const { return bytes_; }
   const std::string& path() const { return path_; }
 

@@ -231,7 +231,9 @@ absl::Status Recorder::Append(const std::string& folder, const std::string& payl
   if (files_.size() >= kMostOpenFiles && !files_.contains(folder)) files_.clear();
   ModelFiles& files = files_[folder];
   const int64_t size = recording::kRecordHeaderBytes + static_cast<int64_t>(payload.size());
-  if (files.writer == nullptr || files.writer->bytes() + size > options_.max_file_bytes) {
+  // Records in a file that nobody can find would count as written.
+  if (files.writer == nullptr || files.writer->bytes() + size > options_.max_file_bytes ||
+      !files.writer->InPlace()) {
     RETURN_IF_ERROR(NextFile(folder, files));
   }
   RETURN_IF_ERROR(files.writer->Append(payload));

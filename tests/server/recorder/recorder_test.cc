@@ -347,17 +347,48 @@ TEST_F(RecorderTest, a_full_disk_stops_it_until_the_next_try) {
   EXPECT_FALSE(recorder->Stats().failing);
 }
 
-TEST_F(RecorderTest, a_folder_that_vanishes_is_made_again) {
-  RecorderOptions options = Options();
-  options.max_file_bytes = 65536;
+TEST_F(RecorderTest, no_record_goes_to_a_file_that_is_gone) {
+  const RecorderOptions options = Options();
   const auto recorder = Make(options);
-  recorder->Add(Call("a", 1, 60000));
+  int64_t version = 0;
+  const auto add = [&] {
+    recorder->Add(Call("a", ++version));
+    recorder->WriteQueued();
+  };
+  const auto newest = [&] { return recording::ListFiles(options.directory + "/a")->back().path; };
+  add();
+  std::filesystem::remove_all(options.directory);
+  add();
+  EXPECT_THAT(Versions("a"), ElementsAre(2));
+  std::filesystem::rename(options.directory, options.directory + ".old");
+  add();
+  EXPECT_THAT(Versions("a"), ElementsAre(3));
+  std::filesystem::remove(newest());
+  add();
+  EXPECT_THAT(Versions("a"), ElementsAre(4));
+  std::filesystem::resize_file(newest(), recording::kFileMagic.size());
+  add();
+  EXPECT_THAT(Versions("a"), ElementsAre(5));
+  EXPECT_THAT(changes_, IsEmpty());
+}
+
+// It fails like a disk that does, and is tried again.
+TEST_F(RecorderTest, a_file_in_the_place_of_the_folder_stops_it_until_it_is_gone) {
+  const RecorderOptions options = Options();
+  const auto recorder = Make(options);
+  recorder->Add(Call("a", 1));
   recorder->WriteQueued();
   std::filesystem::remove_all(options.directory);
-  recorder->Add(Call("a", 2, 60000));
+  dir_.Write("recordings", "");
+  recorder->Add(Call("a", 2));
   recorder->WriteQueued();
-  EXPECT_THAT(Versions("a"), ElementsAre(2));
-  EXPECT_THAT(changes_, IsEmpty());
+  EXPECT_TRUE(recorder->Stats().failing);
+  std::filesystem::remove(options.directory);
+  clock_.Advance(options.retry_interval);
+  recorder->Add(Call("a", 3));
+  recorder->WriteQueued();
+  EXPECT_FALSE(recorder->Stats().failing);
+  EXPECT_THAT(Versions("a"), ElementsAre(3));
 }
 
 TEST_F(RecorderTest, a_directory_that_cannot_be_is_an_error) {
