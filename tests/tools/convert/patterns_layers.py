@@ -6,7 +6,7 @@ import numpy as np
 from onnx import TensorProto, helper, numpy_helper
 
 from random_graph import ADS, Value, matrix, raw
-from random_layers import convolve, states
+from random_layers import convolve, pool, states
 
 
 def convolution(x, w, b, dilation, pads, stride):
@@ -114,10 +114,14 @@ def patches(g, x, kernel):
 
 
 def convolutions_of_volumes(g):
-    """Three dimensions, whose first become channels (CFM)."""
+    """Three dimensions, whose first become channels (CFM), and are pooled behind the others."""
     x = g.input("x", g.random.randn(ADS, 2, 6, 5, 7).astype(np.float32))
     for _ in range(4):
         g.output(convolve(g, x))
+        g.output(pool(g, x))
+    places = (2, 3, 4)
+    g.output(g.node("GlobalMaxPool", [x], x.array.max(places, keepdims=True)))
+    g.output(g.node("GlobalAveragePool", [x], x.array.mean(places, keepdims=True)))
     cut = g.slice(x, 1, 1, 2)
     g.output(convolve(g, g.node("Relu", [cut], np.maximum(cut.array, 0))))
 

@@ -119,7 +119,7 @@ def convolve(g, x):
 
 
 def pool(g, x):
-    if x.kind != "float" or x.array.ndim not in (3, 4):
+    if x.kind != "float" or x.array.ndim not in (3, 4, 5):
         raise Skip
     kernel, strides, pads = windows(g, x)
     ones, a = [1] * len(kernel), x.array.astype(float)

@@ -1,4 +1,4 @@
-// ONNX's image operators, of one or two dimensions, NCHW; convolutions of three.
+// ONNX's image operators, of one to three dimensions, NCHW.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <numeric>
@@ -79,13 +79,6 @@ absl::Status SetImage(OnnxNode& node, const OnnxValue& x, const std::string& out
   // The height is of our making.
   node.Set(x.rank() == 3 ? WithoutAxis(std::move(y), 2) : std::move(y));
   return absl::OkStatus();
-}
-
-absl::Status Finish(OnnxNode& node, const OnnxValue& x, ulf::LayerParameter layer,
-                    std::vector<ulf::BlobData> weights) {
-  const std::string out = layer.top(0);
-  RETURN_IF_ERROR(node.builder().AddLayer(std::move(layer), std::move(weights)));
-  return SetImage(node, x, out);
 }
 
 // The tensor [rows, C, H, W].
@@ -514,43 +507,11 @@ absl::Status MoveBlocks(OnnxNode& node) {
   return SetImage(node, x, out);
 }
 
-// x / (bias + alpha / size * (sum of squares of the channels around it))^beta.
-absl::Status Lrn(OnnxNode& node) {
-  ASSIGN_OR_RETURN(const OnnxValue x, node.value(0));
-  constexpr int64_t kMostChannels = 4096;
-  const int64_t size = IntAttribute(node.node, "size", 0);
-  if (x.rank() < 2 || !x.dims[1].IsConst() || x.dims[1].value() > kMostChannels || size < 1) {
-    return Unimplemented("size ", size, " of channels of shape ", DimsText(x.dims));
-  }
-  const int64_t channels = x.dims[1].value();
-  const float share = FloatAttribute(node.node, "alpha", 1e-4f) / static_cast<float>(size);
-  Dense band{.weight = std::vector<float>(static_cast<size_t>(channels * channels), 0.0f),
-             .sizes = {channels, channels}};
-  for (int64_t to = 0; to < channels; ++to) {
-    const int64_t end = std::min(channels, to + size / 2 + 1);
-    for (int64_t from = std::max<int64_t>(0, to - (size - 1) / 2); from < end; ++from) {
-      band.weight[static_cast<size_t>(from * channels + to)] = share;
-    }
-  }
-  ASSIGN_OR_RETURN(const std::string in, node.graph.PlainAlong(x, {1}));
-  ASSIGN_OR_RETURN(const std::string squares, Squared(node, in));
-  const std::string sums = node.Scratch("sums");
-  const int last = x.rank() - 1;
-  ASSIGN_OR_RETURN(const OnnxValue around,
-                   DenseOf(node, MoveAxis(node.graph.Whole(squares), 1, last), band, sums, sums));
-  ASSIGN_OR_RETURN(const std::string total, node.graph.Plain(MoveAxis(around, last, 1)));
-  const std::string bias = Number(FloatAttribute(node.node, "bias", 1));
-  const std::string beta = Number(FloatAttribute(node.node, "beta", 0.75f));
-  return SetComputed(node, absl::StrCat("@0 / pow(@1 + ", bias, ", ", beta, ")"), {in, total},
-                     x.dims);
-}
-
 // Whether there is one window, the image.
 bool IsWhole(const Window& window, const Dims& dims) {
-  const size_t behind = dims.size() - 2;
-  bool whole = window.pads == std::vector<int64_t>(4, 0);
-  for (size_t d = 0; d < behind; ++d) {
-    whole &= dims[d + 2] == Dim::Of(window.kernel[2 - behind + d]);
+  bool whole = window.pads == std::vector<int64_t>(window.pads.size(), 0);
+  for (size_t d = dims.size() - 1, k = window.kernel.size() - 1; d > 1; --d, --k) {
+    whole &= dims[d] == Dim::Of(window.kernel[k]);
   }
   return whole;
 }
@@ -565,17 +526,9 @@ absl::Status LargestOfImage(OnnxNode& node, const OnnxValue& x) {
 }
 
 template <bool average>
-absl::Status Pool(OnnxNode& node) {
-  ASSIGN_OR_RETURN(const OnnxValue x, node.value(0));
-  if (x.rank() < 3 || x.rank() > 4) return Unimplemented("of shape ", DimsText(x.dims));
-  ASSIGN_OR_RETURN(const Window window, ReadWindow(node, x.dims, {}));
-  if (window.dilations != std::vector<int64_t>{1, 1}) return Unimplemented("dilations");
-  if (node.node.output_size() > 1 && node.uses.contains(node.node.output(1))) {
-    return Unimplemented("the output of indices");
-  }
-  if (!average && IsWhole(window, x.dims)) return LargestOfImage(node, x);
-  ASSIGN_OR_RETURN(const std::string in, Image(node, x));
-  ulf::LayerParameter layer = MakeLayer("max_pooling_layer", node.name, {in}, node.Top());
+absl::Status AddPool(OnnxNode& node, const std::string& name, const std::string& in,
+                     const Window& window, const std::string& out) {
+  ulf::LayerParameter layer = MakeLayer("max_pooling_layer", name, {in}, out);
   ulf::PoolingParameter& p = *layer.mutable_pooling_param();
   SetSizes(window.kernel, *p.mutable_kernel_size());
   SetSizes(window.pads, *p.mutable_pad());
@@ -585,18 +538,83 @@ absl::Status Pool(OnnxNode& node) {
     p.set_pool(ulf::PoolingParameter::AVE);
     p.set_count_include_pad(IntAttribute(node.node, "count_include_pad", 0) != 0);
   }
-  return Finish(node, x, std::move(layer), {});
+  return node.builder().AddLayer(std::move(layer));
+}
+
+// A volume [rows, C, D, H, W]: its slices are pooled, then each pixel of these along the depth.  A
+// window's part within the image is a box, so means of means are its mean.
+template <bool average>
+absl::Status PoolOfVolume(OnnxNode& node, const OnnxValue& x, const Window& window) {
+  const Dims& d = x.dims;
+  if (!IsNumbers({d.begin() + 1, d.end()})) return Unimplemented("of shape ", DimsText(d));
+  const auto &k = window.kernel, &s = window.strides, &p = window.pads;
+  const Window in_slices{.kernel = {k[1], k[2]},
+                         .strides = {s[1], s[2]},
+                         .pads = {p[1], p[2], p[4], p[5]},
+                         .dilations = {}};
+  const Window along_depth{
+      .kernel = {k[0], 1}, .strides = {s[0], 1}, .pads = {p[0], 0, p[3], 0}, .dilations = {}};
+  ASSIGN_OR_RETURN(OnnxValue y,
+                   Reshaped(node, x, {d[0], Dim::Of(d[1].value() * d[2].value()), d[3], d[4]}));
+  ASSIGN_OR_RETURN(std::string in, Image(node, y));
+  const std::string slices = node.Scratch("slices"), pooled = node.Scratch("pooled");
+  RETURN_IF_ERROR(AddPool<average>(node, slices, in, in_slices, slices));
+  y = node.graph.Whole(slices);
+  y.dims[0] = d[0];  // Repeated rows stay repeated.
+  const Dim high = y.dims[2], wide = y.dims[3];
+  ASSIGN_OR_RETURN(y, Reshaped(node, y, {d[0], d[1], d[2], Dim::Of(high.value() * wide.value())}));
+  ASSIGN_OR_RETURN(in, Image(node, y));
+  RETURN_IF_ERROR(AddPool<average>(node, pooled, in, along_depth, pooled));
+  y = node.graph.Whole(pooled);
+  y.dims[0] = d[0];
+  return ReshapeTo(node, y, {d[0], d[1], y.dims[2], high, wide});
 }
 
 template <bool average>
-absl::Status GlobalPool(OnnxNode& node) {
+absl::Status Pool(OnnxNode& node) {
   ASSIGN_OR_RETURN(const OnnxValue x, node.value(0));
-  if (!average && x.rank() > 2) return LargestOfImage(node, x);
+  if (x.rank() < 3 || x.rank() > 5) return Unimplemented("of shape ", DimsText(x.dims));
+  ASSIGN_OR_RETURN(const Window window, ReadWindow(node, x.dims, {}));
+  if (window.dilations != std::vector<int64_t>(window.dilations.size(), 1)) {
+    return Unimplemented("dilations");
+  }
+  if (node.node.output_size() > 1 && node.uses.contains(node.node.output(1))) {
+    return Unimplemented("the output of indices");
+  }
+  if (!average && IsWhole(window, x.dims)) return LargestOfImage(node, x);
+  if (x.rank() == 5) return PoolOfVolume<average>(node, x, window);
   ASSIGN_OR_RETURN(const std::string in, Image(node, x));
-  ulf::LayerParameter layer = MakeLayer("max_pooling_layer", node.name, {in}, node.Top());
+  const std::string out = node.Top();
+  RETURN_IF_ERROR(AddPool<average>(node, node.name, in, window, out));
+  return SetImage(node, x, out);
+}
+
+absl::Status GlobalMaxPool(OnnxNode& node) {
+  ASSIGN_OR_RETURN(const OnnxValue x, node.value(0));
+  if (x.rank() < 3) return Unimplemented("of shape ", DimsText(x.dims));
+  return LargestOfImage(node, x);
+}
+
+absl::Status GlobalAveragePool(OnnxNode& node) {
+  ASSIGN_OR_RETURN(const OnnxValue x, node.value(0));
+  const Dims& d = x.dims;
+  const bool volume = x.rank() == 5 && IsNumbers({d.begin() + 1, d.end()});
+  OnnxValue image = x;
+  if (volume) {
+    const Dim rows = Dim::Of(d[2].value() * d[3].value());
+    ASSIGN_OR_RETURN(image, Reshaped(node, x, {d[0], d[1], rows, d[4]}));
+  }
+  ASSIGN_OR_RETURN(const std::string in, Image(node, image));
+  const std::string out = node.Top();
+  ulf::LayerParameter layer = MakeLayer("max_pooling_layer", node.name, {in}, out);
   layer.mutable_pooling_param()->set_global_pooling(true);
-  if (average) layer.mutable_pooling_param()->set_pool(ulf::PoolingParameter::AVE);
-  return Finish(node, x, std::move(layer), {});
+  layer.mutable_pooling_param()->set_pool(ulf::PoolingParameter::AVE);
+  RETURN_IF_ERROR(node.builder().AddLayer(std::move(layer)));
+  if (!volume) return SetImage(node, x, out);
+  OnnxValue y = node.graph.Whole(out);
+  y.dims[0] = d[0];  // Repeated rows stay repeated.
+  node.Set(WithAxis(std::move(y), 2));
+  return absl::OkStatus();
 }
 
 constexpr OnnxType kTypes[] = {
@@ -604,11 +622,10 @@ constexpr OnnxType kTypes[] = {
     {"ConvTranspose", &ConvTranspose},
     {"DepthToSpace", &MoveBlocks</*to_space=*/true>},
     {"SpaceToDepth", &MoveBlocks</*to_space=*/false>},
-    {"LRN", &Lrn},
     {"MaxPool", &Pool</*average=*/false>},
     {"AveragePool", &Pool</*average=*/true>},
-    {"GlobalMaxPool", &GlobalPool</*average=*/false>},
-    {"GlobalAveragePool", &GlobalPool</*average=*/true>},
+    {"GlobalMaxPool", &GlobalMaxPool},
+    {"GlobalAveragePool", &GlobalAveragePool},
 };
 
 }  // namespace

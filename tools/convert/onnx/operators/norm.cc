@@ -435,6 +435,37 @@ absl::Status BatchNormalization(OnnxNode& node) {
   return absl::OkStatus();
 }
 
+// x / (bias + alpha / size * (sum of squares of the channels around it))^beta.
+absl::Status Lrn(OnnxNode& node) {
+  ASSIGN_OR_RETURN(const OnnxValue x, node.value(0));
+  constexpr int64_t kMostChannels = 4096;
+  const int64_t size = IntAttribute(node.node, "size", 0);
+  if (x.rank() < 2 || !x.dims[1].IsConst() || x.dims[1].value() > kMostChannels || size < 1) {
+    return Unimplemented("size ", size, " of channels of shape ", DimsText(x.dims));
+  }
+  const int64_t channels = x.dims[1].value();
+  const float share = FloatAttribute(node.node, "alpha", 1e-4f) / static_cast<float>(size);
+  Dense band{.weight = std::vector<float>(static_cast<size_t>(channels * channels), 0.0f),
+             .sizes = {channels, channels}};
+  for (int64_t to = 0; to < channels; ++to) {
+    const int64_t end = std::min(channels, to + size / 2 + 1);
+    for (int64_t from = std::max<int64_t>(0, to - (size - 1) / 2); from < end; ++from) {
+      band.weight[static_cast<size_t>(from * channels + to)] = share;
+    }
+  }
+  ASSIGN_OR_RETURN(const std::string in, node.graph.PlainAlong(x, {1}));
+  ASSIGN_OR_RETURN(const std::string squares, Squared(node, in));
+  const std::string sums = node.Scratch("sums");
+  const int last = x.rank() - 1;
+  ASSIGN_OR_RETURN(const OnnxValue around,
+                   DenseOf(node, MoveAxis(node.graph.Whole(squares), 1, last), band, sums, sums));
+  ASSIGN_OR_RETURN(const std::string total, node.graph.Plain(MoveAxis(around, last, 1)));
+  const std::string bias = Number(FloatAttribute(node.node, "bias", 1));
+  const std::string beta = Number(FloatAttribute(node.node, "beta", 0.75f));
+  return SetComputed(node, absl::StrCat("@0 / pow(@1 + ", bias, ", ", beta, ")"), {in, total},
+                     x.dims);
+}
+
 constexpr OnnxType kTypes[] = {
     {"Softmax", &Softmax},
     {"ReduceSum", &ReduceBy<Reduction::kSum>},
@@ -451,6 +482,7 @@ constexpr OnnxType kTypes[] = {
     {"RMSNormalization", &LayerNormalization},
     {"InstanceNormalization", &InstanceNormalization},
     {"MeanVarianceNormalization", &MeanVarianceNormalization},
+    {"LRN", &Lrn},
     {"ReduceLogSum", &ReduceLogSum},
     {"ReduceLogSumExp", &ReduceLogSumExp},
 };
