@@ -451,6 +451,29 @@ def divided_by_the_only_row(g):
     divided_by_the_example(g, 1)
 
 
+def only_step_of_the_only_row(g):
+    """Attention of a candidate to itself: which 1 is the row, which the step?  Back by view(-1)."""
+    g.rows, g.ad_inputs = 1, ["x"]
+    x = g.input("x", g.random.randn(ADS, 4).astype(np.float32))
+    apart = g.unsqueeze(x, 1)
+    turned = swap(g, apart)
+    flat = reshape(g, turned, (1, 4), x.array)
+    flat = product(g, flat, g.constant(g.random.randn(4, 4).astype(np.float32)))
+    again = swap(g, reshape(g, flat, (1, 1, 4), flat.array[None]))
+    both = g.binary("Add", apart, again)
+    score = g.node("ReduceSum", [both, g.ints(2)], both.array.sum(2), keepdims=0)
+    g.output(g.node("Reshape", [score, g.ints(-1)], score.array.reshape(-1)))
+
+
+def only_row_behind_the_step(g):
+    """x.view(1, len(x), 4)[0]: the first step, and not the first row."""
+    g.rows, g.ad_inputs = 1, ["x"]
+    x = g.input("x", g.random.randn(ADS, 4).astype(np.float32))
+    steps = reshape(g, x, (1, 1, 4), x.array[None])
+    first = g.pick(steps, 0, 0)
+    g.output(g.binary("Mul", first, x))
+
+
 def number_of_one_row(g):
     """x[arange(1), best] = y, which is a single number in the export."""
     g.rows, g.ad_inputs = 1, ["x", "y"]
@@ -477,7 +500,8 @@ PATTERNS = [steps_in_front, sizes_by_a_condition, constants_of_rows, example_of_
             lengths_of_the_example, step_of_each_title_of_the_example, row_turned_to_the_front,
             rows_repeated_one_by_one, masked_steps_of_the_example, tables_of_few_rows,
             mask_of_one_head, divided_by_the_example, divided_by_the_only_row,
-            only_row_repeated, number_of_one_row]
+            only_row_repeated, number_of_one_row,
+            only_step_of_the_only_row, only_row_behind_the_step]
 REFUSED = [(ones_of_the_example, "an output has the example's rows"),
            (sums_of_the_example_that_are_lost, "loses all but one"),
            (rows_of_one_that_meet, "cannot be told from other sizes of 1"),

@@ -48,7 +48,8 @@ std::optional<Progression> ProgressionOf(const Array& x, size_t axis) {
   return found;
 }
 
-std::optional<Array> MakeUpRows(const onnx::ValueInfoProto& input, int64_t rows, Range range) {
+std::optional<Array> MakeUpRows(const onnx::ValueInfoProto& input, int64_t rows, Range range,
+                                int64_t first) {
   const auto& type = input.type().tensor_type();
   Sizes dims;
   for (const auto& dim : type.shape().dim())
@@ -65,7 +66,7 @@ std::optional<Array> MakeUpRows(const onnx::ValueInfoProto& input, int64_t rows,
   std::vector<double> floats;
   std::vector<int64_t> ints;
   for (int64_t i = 0; i < count; ++i) {
-    const int64_t row = i / width, column = i % width;
+    const int64_t row = first + i / width, column = i % width;
     const uint64_t bits = Scattered(13 * row + 3 * column + 1) >> 62;
     const int64_t number = range.least + static_cast<int64_t>(range.below - range.least > 2
                                                                   ? std::min<uint64_t>(bits, 2)

@@ -36,9 +36,10 @@ struct Range {
 };
 inline constexpr Range kRanges[] = {{0, 3}, {0, 2}, {1, 3}};
 
-// Values of an input whose rows differ; 0 rows: as many as it says.  Null: too many.
+// Values of an input whose rows differ, from row `first` on; 0 rows: as many as it says.  Null: too
+// many.
 std::optional<reference::Array> MakeUpRows(const onnx::ValueInfoProto& input, int64_t rows,
-                                           Range range = {0, 2});
+                                           Range range = {0, 2}, int64_t first = 0);
 
 // Made-up places as ones that a table has along the axis: it may have few.
 reference::Array PlacesWithin(const reference::Array& places, const reference::Array& table,

@@ -23,6 +23,7 @@ RowsFollower::RowsFollower(onnx::GraphProto& graph, int64_t opset, int64_t rows,
     : Rewriter(graph, opset),
       rows_(rows),
       more_(rows == 1 ? 3 : rows + 1),
+      first_(rows == 1 ? 1 : 0),
       range_(range),
       certain_(certain),
       choices_(std::move(choices)),
@@ -32,7 +33,8 @@ RowsFollower::RowsFollower(onnx::GraphProto& graph, int64_t opset, int64_t rows,
   options_.budget.deadline = deadline;
   for (const onnx::ValueInfoProto& input : graph.input()) {
     const bool follows = absl::c_linear_search(inputs, input.name());
-    std::optional<Array> few = MakeUpRows(input, follows ? rows : 0, kRanges[range]);
+    std::optional<Array> few =
+        MakeUpRows(input, follows ? rows : 0, kRanges[range], follows ? first_ : 0);
     std::optional<Array> many = MakeUpRows(input, follows ? more_ : 0, kRanges[range]);
     if (few.has_value() && many.has_value()) values_[input.name()] = {*few, *many, follows};
   }
@@ -170,7 +172,7 @@ int64_t RowsFollower::BehindRows(const RowsAxis& rows) {
     const int64_t row = behind * inner;
     bool same = true;
     for (int64_t i = 0; same && i < value.few.elements(); ++i) {
-      const int64_t many = i / (row * rows_) * row * more_ + i % (row * rows_);
+      const int64_t many = i / (row * rows_) * row * more_ + i % (row * rows_) + row * first_;
       same = Same(value.few.at(i), value.many.at(many));
     }
     if (same) return row;
@@ -286,9 +288,10 @@ bool RowsFollower::Fits() const {
     const Array &few = found->second.few, &many = found->second.many;
     const bool stays = !few.dims.empty() && few.dims[0] == many.dims[0];
     if (!guessed_) return !stays || rows_ == 1 || few.dims[0] != rows_;
-    if (stays) return false;
-    for (int64_t i = 0; i < std::min(few.elements(), many.elements()); ++i) {
-      const double error = std::fabs(few.at(i) - many.at(i));
+    // Beside a row's own score there may be those of rows that it met.
+    if (stays || many.elements() * rows_ != few.elements() * more_) return false;
+    for (int64_t i = 0; i < few.elements(); ++i) {
+      const double error = std::fabs(few.at(i) - many.at(i + few.elements() * first_));
       if (error > 1e-9 * std::max(1.0, std::fabs(few.at(i)))) return false;
     }
     return true;

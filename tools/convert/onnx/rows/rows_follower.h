@@ -92,6 +92,9 @@ class RowsFollower : public Rewriter {
   std::string Around(const Node& node, const Sizes& sizes, size_t at, const std::string& middle);
 
   const int64_t rows_, more_;
+  // Of more rows, the example's first: an only row is between others, for a place that is the first
+  // or the last to be another's.
+  const int64_t first_;
   const size_t range_;
   const bool certain_;
   std::vector<bool> choices_;
