@@ -157,63 +157,6 @@ def step_of_each_title(g):
     g.output(g.node("Reshape", [found, g.ints(-1, 6)], found.array.reshape(ADS, 6)))
 
 
-def rows_of(g, mask):
-    """What PyTorch makes of a mask that is an index."""
-    places = np.argwhere(mask.array)
-    at = g.node("NonZero", [mask], places.T)
-    return g.node("Transpose", [at], places, perm=[1, 0])
-
-
-def rows_that_a_mask_chooses(g):
-    """y[m] = f(x[m]), and m once more."""
-    x = g.input("x", g.random.randn(ADS, 4).astype(np.float32))
-    x.array[:, 0] = [0.5, -1, 2, -3, 1]
-    weight = g.constant(g.random.randn(4, 4).astype(np.float32))
-    keep = g.constant(np.array(0, np.float32))
-    mask = g.binary("Greater", g.pick(x, 1, 0), keep)
-    chosen = g.node("GatherND", [x, rows_of(g, mask)], x.array[mask.array])
-    product = g.node("MatMul", [chosen, weight], chosen.array @ weight.array)
-    again = g.binary("Greater", g.pick(x, 1, 0), keep)
-    result = np.zeros_like(x.array)
-    result[mask.array] = product.array
-    zeros = g.node("ConstantOfShape", [g.node("Shape", [x], np.array([ADS, 4]))],
-                   np.zeros((ADS, 4), np.float32))
-    g.output(g.node("ScatterND", [zeros, rows_of(g, again), product], result, rows="ads"))
-
-
-def places_of_chosen_rows(g):
-    """x[m, 2] = 0.5, as PyTorch exports it; and the last step of rows without any, by 1.13."""
-    x = g.input("x", g.random.randn(ADS, 4).astype(np.float32))
-    x.array[:, 0] = [0.5, -1, 2, -3, 1]
-    ids = g.input("ids", g.random.randint(1, 9, (ADS, 6)))
-    ids.array[0] = 0
-    above = g.binary("Greater", g.pick(x, 1, 0), g.constant(np.array(0, np.float32)))
-    padding = g.cast(g.binary("Equal", ids, g.constant(np.array(0))), "float")
-    steps = g.node("ReduceSum", [padding, g.ints(1)], padding.array.sum(1), keepdims=0)
-    empty = g.binary("Greater", steps, g.constant(np.array(5.5, np.float32)))
-    column = g.node("Reshape", [empty, g.ints(-1, 1)], empty.array[:, None])
-    for name, mask, column, place, value, base in (
-            ("x", above, above, 2, 0.5, x), ("padding", empty, column, -1, 0.25, padding)):
-        place = g.constant(np.array([place])).name
-        value = g.constant(np.float32(value)).name
-        last, made = g.ints(-1).name, set()
-        for op, inputs, output, attributes in (
-                ("NonZero", [column.name], "rows", {}), ("Add", ["rows", place], "grid", {}),
-                ("Shape", ["grid"], "size", {}), ("Expand", ["rows", "size"], "row", {}),
-                ("Unsqueeze", ["row", last], "first", {}),
-                ("Expand", [place, "size"], "places", {}),
-                ("Unsqueeze", ["places", last], "second", {}),
-                ("Concat", ["first", "second"], "at", {"axis": -1}),
-                ("Expand", [value, "size"], "value", {}),
-                ("ScatterND", [base.name, "at", "value"], "out", {})):
-            own = [f"{name}/{i}" if i in made else i for i in inputs]
-            g.nodes.append(helper.make_node(op, own, [f"{name}/{output}"], **attributes))
-            made.add(output)
-        array = base.array.copy()
-        array[mask.array, 2 if name == "x" else -1] = 0.5 if name == "x" else 0.25
-        g.output(g.binary("Add", g.keep(Value(f"{name}/out", array, "ads")), base))
-
-
 def best_steps_in_order(g):
     """The three largest of six, in the order of the steps: x.gather(2, x.topk(3)[1].sort()[0])."""
     x = g.input("x", g.random.randn(ADS, 2, 6).astype(np.float32))
@@ -504,16 +447,6 @@ def places_from_the_end(g):
     each = g.constant(np.arange(steps)[None])
     each = g.node("Tile", [each, rows], np.tile(each.array, (ADS, 1)), rows="ads")
     g.output(g.binary("GreaterOrEqual", each, length))
-
-
-def rows_that_meet_others(g):
-    """Less the mean of the rows that a mask chooses."""
-    x = g.input("x", g.random.randn(ADS, 4).astype(np.float32))
-    mask = g.binary("Greater", g.pick(x, 1, 0), g.constant(np.array(0, np.float32)))
-    chosen = g.node("GatherND", [x, rows_of(g, mask)], x.array[mask.array])
-    mean = g.node("ReduceMean", [chosen], chosen.array.mean(0, keepdims=True), axes=[0])
-    centred = g.node("Sub", [chosen, mean], chosen.array - mean.array)
-    g.output(g.node("ScatterND", [x, rows_of(g, mask), centred], x.array, rows="ads"))
 
 
 def loss_beside_scores(g):
@@ -807,7 +740,7 @@ def kept_by_expand(g):
 
 PATTERNS = [step_that_an_id_tells, example_without_dynamic_axes, exported_long_ago, column_of_the_example, table_for_each_row, no_columns_assigned, rows_that_squeeze_drops, known_places,
             as_many_entries_as_there_are, products_of_fields, kept_by_expand,
-            rows_that_a_mask_chooses, places_of_chosen_rows, best_steps_in_order, ranks_of_steps,
+            best_steps_in_order, ranks_of_steps,
             few_and_many_of_the_best, gates_of_the_best, entries_added_up,
             entries_of_constant_places, rows_sorted_and_back, step_of_each_row_behind_it,
             order_sorted, last_step_of_a_length,
@@ -817,7 +750,7 @@ PATTERNS = [step_that_an_id_tells, example_without_dynamic_axes, exported_long_a
             statistics_of_the_rows, variance_of_the_rows, steps_of_each_row, several_of_some,
             entries_of_computed_places, best_of_few, index_filled, same_entries_of_each_row,
             rows_squeezed, mask_for_each_candidate, step_of_each_title]
-REFUSED = [(place_beyond, "index 3 of 3 entries"), (rows_that_meet_others, "across rows"),
+REFUSED = [(place_beyond, "index 3 of 3 entries"),
            (loss_beside_scores, "one for all rows of a request"),
            (entries_that_are_lost, "loses all but one"),
            (statistics_while_trained, "call eval()"),

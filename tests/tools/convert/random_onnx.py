@@ -25,6 +25,7 @@ try:
     import patterns_idioms
     import patterns_ids
     import patterns_layers
+    import patterns_masks
     import patterns_quantised
     import patterns_rows
     import patterns_user
@@ -36,7 +37,7 @@ except ImportError as error:
 
 TOLERANCE = 1e-5
 FAMILIES = (patterns_idioms, patterns_ids, patterns_rows, patterns_user, patterns_heads,
-            patterns_layers, patterns_composites, patterns_quantised, patterns_example)
+            patterns_layers, patterns_masks, patterns_composites, patterns_quantised, patterns_example)
 # Of the random graphs; 15 % are seen.
 MAX_REFUSED = 0.2
 

@@ -380,7 +380,6 @@ absl::Status Where(OnnxNode& node) { return Formula(node, "where(@0, @1, @2)"); 
 absl::Status WhereRows(OnnxNode& node) {
   ASSIGN_OR_RETURN(OnnxValue mask, node.value(0));
   ASSIGN_OR_RETURN(const OnnxValue x, node.value(1));
-  if (mask.rank() != 1) return Unimplemented("rows that a mask of steps chooses");
   for (int axis = mask.rank(); axis < x.rank(); ++axis) mask = WithAxis(std::move(mask), axis);
   onnx::NodeProto where = node.node;
   where.set_input(0, node.Scratch("mask"));

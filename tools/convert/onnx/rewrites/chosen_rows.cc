@@ -81,6 +81,10 @@ class RowKeeper {
   }
 
  private:
+  struct Indices {
+    std::string mask, expanded;  // As it is, and as the indices are of it.
+  };
+
   const Way& WayOf(const std::string& name) const {
     static const Way kNone;
     const auto found = ways_.find(name);
@@ -162,7 +166,7 @@ class RowKeeper {
     if (op == "Shape" || op == "Size") return true;
     if (op == "NonZero" && computed_.contains(Root(in))) {
       if (MeetsPlaces(out)) return NumberAll(node, copy);
-      indices_[out] = Root(in);
+      indices_[out] = {Root(in), in};
       return true;
     }
     if (IsOneOf(op, {"Add", "Cast", "Concat", "Expand", "Reshape", "Unsqueeze"}) &&
@@ -221,13 +225,26 @@ class RowKeeper {
     return true;
   }
 
-  bool Choose(const std::string& from, const std::string& mask, onnx::NodeProto& copy) {
-    if (WayOf(from) != WayOf(mask)) return false;
-    return Permute(from, mask, copy);
+  // All rows, of which those of a mask of steps are in one axis.
+  bool Choose(const std::string& from, const Indices& of, onnx::NodeProto& copy) {
+    if (WayOf(from) != WayOf(of.mask)) return false;
+    const std::string out = copy.output(0), name = copy.name();
+    if (!Permute(from, of.mask, copy)) return false;
+    const auto made = [&](const char* what) { return absl::StrCat(out, "/", what); };
+    AddInteger(name, -1, {1}, made("all"));
+    AddNode("Shape", name, {of.expanded}, made("chosen"), nodes_);
+    AddNode("Shape", name, {made("chosen")}, made("begin"), nodes_);
+    AddNode("Shape", name, {from}, made("sizes"), nodes_);
+    AddNode("Shape", name, {made("sizes")}, made("end"), nodes_);
+    AddNode("Slice", name, {made("sizes"), made("begin"), made("end")}, made("rest"), nodes_);
+    SetInt(AddNode("Concat", name, {made("all"), made("rest")}, made("shape"), nodes_), "axis", 0);
+    copy.set_op_type("Reshape");
+    copy.add_input(made("shape"));
+    return true;
   }
 
   bool PutBack(const onnx::NodeProto& node, onnx::NodeProto& copy) {
-    const std::string& mask = indices_[node.input(1)];
+    const std::string& mask = indices_[node.input(1)].mask;
     const std::string& base = node.input(0);
     std::string values = node.input(2);
     Way way = WayOf(base);
@@ -237,7 +254,11 @@ class RowKeeper {
     if (flat && WayOf(Unflattened(values)) == way && IsExpanded(mask, node.input(1))) {
       values = Unflattened(values);
     }
-    MakeWhere(copy, {mask, values, base});
+    const std::string sizes = absl::StrCat(node.output(0), "/sizes");
+    const std::string apart = absl::StrCat(node.output(0), "/apart");
+    AddNode("Shape", node.name(), {base}, sizes, nodes_);
+    AddNode("Reshape", node.name(), {values, sizes}, apart, nodes_);
+    MakeWhere(copy, {mask, apart, base});
     return true;
   }
 
@@ -258,19 +279,24 @@ class RowKeeper {
     });
   }
 
+  void AddInteger(const std::string& name, int64_t value, const std::vector<int64_t>& dims,
+                  const std::string& out) {
+    onnx::NodeProto& constant = AddNode("Constant", name, {}, out, nodes_);
+    onnx::AttributeProto& attribute = *constant.add_attribute();
+    attribute.set_name("value");
+    attribute.set_type(onnx::AttributeProto::TENSOR);
+    attribute.mutable_t()->set_data_type(onnx::TensorProto::INT64);
+    attribute.mutable_t()->mutable_dims()->Add(dims.begin(), dims.end());
+    attribute.mutable_t()->add_int64_data(value);
+  }
+
   // The numbers of all rows in the place of those that the mask chooses.  Here torch.onnx.export
   // writes NonZero of a mask [rows, 1], whose zeros of the second axis become rows, too.
   bool NumberAll(const onnx::NodeProto& node, onnx::NodeProto& copy) {
     const std::string mask = Root(node.input(0));
     const auto made = [&](const char* what) { return absl::StrCat(node.output(0), "/", what); };
     for (const int64_t number : {0, 1}) {
-      onnx::NodeProto& constant =
-          AddNode("Constant", node.name(), {}, made(number == 0 ? "first" : "step"), nodes_);
-      onnx::AttributeProto& attribute = *constant.add_attribute();
-      attribute.set_name("value");
-      attribute.set_type(onnx::AttributeProto::TENSOR);
-      attribute.mutable_t()->set_data_type(onnx::TensorProto::INT64);
-      attribute.mutable_t()->add_int64_data(number);
+      AddInteger(node.name(), number, {}, made(number == 0 ? "first" : "step"));
     }
     AddNode("Shape", node.name(), {mask}, made("count"), nodes_);
     AddNode("Squeeze", node.name(), {made("count")}, made("end"), nodes_);
@@ -358,7 +384,7 @@ class RowKeeper {
   std::map<std::string, std::string> first_, same_;  // By what computes a tensor, and by its name.
   std::set<std::string> computed_;  // From inputs, and not from their shapes alone.
   std::map<std::string, Way> ways_;
-  std::map<std::string, std::string> indices_;        // Of rows of a mask: its name.
+  std::map<std::string, Indices> indices_;            // Of rows of a mask.
   std::map<std::string, std::string> numbers_;        // Of all rows, for those of a mask: its name.
   std::map<std::string, std::string> orders_, back_;  // That sort rows, and the other way round.
   Nodes nodes_;

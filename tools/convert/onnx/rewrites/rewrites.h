@@ -60,15 +60,15 @@ bool CutsParts(const onnx::GraphProto& graph);
 // rewritten.
 bool StackBesideRows(onnx::GraphProto& graph, int64_t opset);
 
-// What puts rows back that a mask of the model chose: (mask [rows], x, y) gives rows of x where the
-// mask is set, and of y where not.
+// What puts rows back that a mask of the model chose, of one axis (rows) or more (steps): (mask, x,
+// y) gives entries of x where the mask is set, and of y where not.
 inline constexpr char kWhereRows[] = "WhereRows";
 // Whether KeepAllRows may have something to do.
 bool ChoosesRows(const onnx::GraphProto& graph);
-// y[mask] = f(x[mask]), and rows that are sorted and sorted back, as exporters write them for
-// packed sequences: f of all rows in their places, and kWhereRows.  That is the same as long as
-// f computes each row alone.  False, and nothing changed, where the graph has no such rows, or
-// they meet others before they are back.
+// y[mask] = f(x[mask]), where the steps of a mask are merged with the rows, and rows that are
+// sorted and sorted back, as exporters write them for packed sequences: f of all rows in their
+// places, and kWhereRows.  That is the same as long as f computes each row alone.  False, and
+// nothing changed, where the graph has no such rows, or they meet others before they are back.
 bool KeepAllRows(onnx::GraphProto& graph);
 
 }  // namespace ulfd::convert
