@@ -84,6 +84,23 @@ def projections_cut_apart(g):
     g.output(g.node("MatMul", [x, turned], x.array @ turned.array))
 
 
+def heads_merged_in_front(g):
+    """x.view(b, t, h, d).permute(2, 0, 1, 3).reshape(-1, t, d), with mask.repeat(h, 1, 1)."""
+    x = g.input("x", g.random.randn(ADS, 4, 3 * HEADS).astype(np.float32))
+    m = g.input("m", (g.random.randn(ADS, 4, 4) > 0).astype(np.float32))
+    q = g.node("Reshape", [x, g.ints(0, 4, HEADS, 3)], x.array.reshape(ADS, 4, HEADS, 3))
+    q = g.node("Transpose", [q], q.array.transpose(2, 0, 1, 3), perm=[2, 0, 1, 3])
+    q = g.node("Reshape", [q, g.ints(-1, 4, 3)], q.array.reshape(-1, 4, 3))
+    keys = g.node("Transpose", [q], q.array.transpose(0, 2, 1), perm=[0, 2, 1])
+    mask = g.node("Tile", [m, g.ints(HEADS, 1, 1)], np.tile(m.array, (HEADS, 1, 1)))
+    scores = g.binary("Add", g.node("MatMul", [q, keys], q.array @ keys.array), mask)
+    mixed = g.node("MatMul", [scores, q], scores.array @ q.array)
+    mixed = g.node("Reshape", [mixed, g.ints(HEADS, -1, 4, 3)],
+                   mixed.array.reshape(HEADS, ADS, 4, 3))
+    back = g.node("Transpose", [mixed], mixed.array.transpose(1, 2, 0, 3), perm=[1, 2, 0, 3])
+    g.output(g.node("Reshape", [back, g.ints(0, 0, -1)], back.array.reshape(ADS, 4, -1)))
+
+
 def rows_repeated(g, by_shape=False):
     """y.repeat_interleave(3, dim=0), exported as a Loop, beside z.view(-1, 2)."""
     y = g.input("y", g.random.randn(ADS, 2).astype(np.float32))
@@ -158,6 +175,6 @@ def user_by_ads(g):
     g.output(g.binary("Mul", turn(scores), each))
 
 
-PATTERNS = [projections_cut_apart, heads_in_front, rows_repeated, rows_repeated_by_a_shape, mask_of_one_row, user_by_ads,
+PATTERNS = [projections_cut_apart, heads_in_front, heads_merged_in_front, rows_repeated, rows_repeated_by_a_shape, mask_of_one_row, user_by_ads,
             heads_split_by_the_example, heads_cut_by_the_example]
 REFUSED = [(heads_in_front_of_the_example, "chunk(k, dim=0)")]

@@ -174,7 +174,8 @@ absl::Status Tile(OnnxNode& node) {
     const bool one = x.dims[axis] == Dim::Of(1) || x.dims[axis] == Dim::Users();
     const bool number = times.IsConst() && times.value() >= 1 && times.value() <= kMost;
     const bool rows = !times.IsConst() && !times.IsUnknown();
-    if (!(one ? number || rows : (number || rows) && x.dims[axis].IsConst())) {
+    const bool of_rows = !x.dims[axis].IsConst() && !x.dims[axis].IsUnknown();
+    if (!(number || rows) || (!one && !x.dims[axis].IsConst() && !(number && of_rows))) {
       return Unimplemented("repeats axis ", axis, " of shape ", DimsText(x.dims), " ",
                            times.ToString(), " times");
     }
@@ -182,7 +183,7 @@ absl::Status Tile(OnnxNode& node) {
       x.dims[axis] = times;
       continue;
     }
-    if (rows) {  // All of it for each row.
+    if (rows || of_rows) {  // All of it for each row, or of all rows, once more.
       Dims merged = x.dims;
       merged[axis] = Multiply(times, merged[axis]);
       x = WithAxis(std::move(x), axis);
