@@ -451,6 +451,21 @@ def divided_by_the_only_row(g):
     divided_by_the_example(g, 1)
 
 
+def mean_of_the_example(g, rows=ADS):
+    """What is one for all rows, repeated as often as the example has some, beside each."""
+    g.rows, g.ad_inputs = rows, ["x"]
+    x = g.input("x", g.random.randn(ADS, 3).astype(np.float32))
+    mean = g.node("ReduceMean", [x], x.array.mean(0, keepdims=True), axes=[0], keepdims=1)
+    all_rows = np.repeat(mean.array, ADS, 0)
+    parts = [x, g.node("Tile", [mean, g.ints(rows, 1)], all_rows),
+             g.node("Expand", [mean, g.ints(rows, 3)], all_rows)]
+    g.output(g.node("Concat", parts, np.concatenate([p.array for p in parts], 1), axis=1))
+
+
+def mean_of_the_only_row(g):
+    mean_of_the_example(g, 1)
+
+
 def only_step_of_the_only_row(g):
     """Attention of a candidate to itself: which 1 is the row, which the step?  Back by view(-1)."""
     g.rows, g.ad_inputs = 1, ["x"]
@@ -501,7 +516,7 @@ PATTERNS = [steps_in_front, sizes_by_a_condition, constants_of_rows, example_of_
             rows_repeated_one_by_one, masked_steps_of_the_example, tables_of_few_rows,
             mask_of_one_head, divided_by_the_example, divided_by_the_only_row,
             only_row_repeated, number_of_one_row,
-            only_step_of_the_only_row, only_row_behind_the_step]
+            only_step_of_the_only_row, only_row_behind_the_step, mean_of_the_example, mean_of_the_only_row]
 REFUSED = [(ones_of_the_example, "an output has the example's rows"),
            (sums_of_the_example_that_are_lost, "loses all but one"),
            (rows_of_one_that_meet, "cannot be told from other sizes of 1"),

@@ -414,6 +414,32 @@ def sums_across_rows(g):
     g.output(g.node("Add", [share, square], share.array + square.array, rows="ads"))
 
 
+def extremes_across_rows(g):
+    """The largest and smallest of a list, logarithms of its shares."""
+    x = g.input("x", g.random.randn(ADS, 3).astype(np.float32))
+    least = g.node("ReduceMin", [x], x.array.min(0), axes=[0], keepdims=0)
+    most = g.node("ReduceMax", [x], x.array.max(0, keepdims=True), axes=[0], keepdims=1)
+    g.output(g.binary("Sub", x, least))
+    g.output(g.binary("Sub", most, x))
+    total = np.log(np.exp(x.array).sum(0, keepdims=True))
+    g.output(g.node("LogSoftmax", [x], x.array - total, axis=0))
+    total = g.node("ReduceLogSumExp", [x], total, axes=[0], keepdims=1)
+    g.output(g.binary("Mul", x, total))
+
+
+def rows_beside_rows(g):
+    """Attention between the candidates, and how near they are to one another at most."""
+    x, y = [g.input(name, g.random.randn(ADS, 3).astype(np.float32)) for name in "xy"]
+    turned = g.node("Transpose", [y], y.array.T, perm=[1, 0])
+    scores = g.node("MatMul", [x, turned], x.array @ turned.array)
+    g.output(g.node("ReduceMax", [scores], scores.array.max(1), axes=[1], keepdims=0))
+    e = np.exp(scores.array - scores.array.max(1, keepdims=True))
+    shares = g.node("Softmax", [scores], e / e.sum(1, keepdims=True), axis=1)
+    g.output(g.node("MatMul", [shares, x], shares.array @ x.array))
+    sums = g.node("MatMul", [turned, x], turned.array @ x.array)
+    g.output(g.node("Gemm", [y, sums], y.array @ sums.array))
+
+
 def steps_assigned(g):
     """x[:, 1:3] = y where the exporter brings the steps to the front."""
     x = g.input("x", g.random.randn(ADS, 4, 3).astype(np.float32))
@@ -746,6 +772,7 @@ PATTERNS = [step_that_an_id_tells, example_without_dynamic_axes, exported_long_a
             order_sorted, last_step_of_a_length,
             steps_assigned, column_replaced, slices_assigned, columns_assigned_a_constant,
             step_of_each_row, masked_select, merged_heads, sums_across_rows,
+            extremes_across_rows, rows_beside_rows,
             product_with_merged_steps, places_from_the_end, one_entry_for_all_rows,
             statistics_of_the_rows, variance_of_the_rows, steps_of_each_row, several_of_some,
             entries_of_computed_places, best_of_few, index_filled, same_entries_of_each_row,

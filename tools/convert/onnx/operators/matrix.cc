@@ -115,9 +115,6 @@ absl::StatusOr<OnnxValue> ProductPerRow(OnnxNode& node, OnnxValue a, OnnxValue b
   const bool n_ads = b.dims[b.rank() - 1].IsAds() && !has_ads(a);
   const bool apart = m_ads || n_ads;
   const int stated = std::max(a.rank(), b.rank());
-  if (stated == 2 && !apart && (has_ads(a) || has_ads(b))) {
-    return Unimplemented("a product of two computed matrices, every row with every row");
-  }
   const auto lift = [](OnnxValue& x, int rank) {
     while (x.rank() < rank) x = WithAxis(std::move(x), 0);
   };
@@ -152,6 +149,9 @@ absl::Status BatchDot(OnnxNode& node, const OnnxValue& a, const OnnxValue& b) {
     return Unimplemented("a product of computed tensors of shapes ", DimsText(a.dims), " and ",
                          DimsText(b.dims));
   }
+  const int m = a.rank() - 2, n = b.rank() - 1;
+  NoteRows(node, a.dims, {m + 1});
+  if (a.dims[m].IsAds()) NoteRows(node, b.dims, {n});
   if (!AreMergedApart(a, b)) {
     ASSIGN_OR_RETURN(OnnxValue product, ProductPerRow(node, a, b, node.Top()));
     node.Set(std::move(product));

@@ -123,7 +123,7 @@ template <ulf::SumParameter::Function function>
 absl::Status Fold(OnnxNode& node) {
   ASSIGN_OR_RETURN(OnnxValue x, node.value(0));
   ASSIGN_OR_RETURN(const std::vector<int> axes, ReducedAxes(node, x.rank()));
-  for (const int axis : axes) RETURN_IF_ERROR(WantNoRows(x, axis));
+  NoteRows(node, x.dims, axes);
   if (!OfOneEntry(x, axes)) {
     ASSIGN_OR_RETURN(x, ReduceAxes(node, x, axes, function));
   }
@@ -133,8 +133,7 @@ absl::Status Fold(OnnxNode& node) {
 
 absl::Status LogSoftmax(OnnxNode& node) {
   ASSIGN_OR_RETURN(const SoftmaxInput in, ReadSoftmax(node));
-  ASSIGN_OR_RETURN(const OnnxValue x, node.value(0));
-  RETURN_IF_ERROR(WantNoRows(x, in.axis));
+  NoteRows(node, in.dims, {in.axis});
   const std::string out = in.flattened ? node.Scratch("softmax") : node.Top();
   RETURN_IF_ERROR(AddSoftmax(node.builder(), node.name, in.tensor, in.axis, out, /*log=*/true));
   return SetSoftmax(node, in, out);
@@ -203,7 +202,7 @@ absl::Status ReduceLogSum(OnnxNode& node) {
 absl::Status ReduceLogSumExp(OnnxNode& node) {
   ASSIGN_OR_RETURN(const OnnxValue x, node.value(0));
   ASSIGN_OR_RETURN(const std::vector<int> axes, ReducedAxes(node, x.rank()));
-  for (const int axis : axes) RETURN_IF_ERROR(WantNoRows(x, axis));
+  NoteRows(node, x.dims, axes);
   ASSIGN_OR_RETURN(const std::string in, node.graph.PlainAlong(x, axes));
   const std::string best = node.Scratch("most");
   ASSIGN_OR_RETURN(std::string most,

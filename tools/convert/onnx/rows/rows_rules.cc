@@ -150,7 +150,7 @@ bool RowsFollower::FollowOthers(const Node& node, bool aligned) {
       std::string& input = *changed.mutable_input(i);
       const Value* const value = Find(input);
       const Sizes& dims = value->few.dims;
-      if (value->computed || dims != value->many.dims || (places && like->axis != 0)) continue;
+      if (dims != value->many.dims || (places && like->axis != 0)) continue;
       // Beyond the last: none.  "..." stands for more axes than it has characters.
       const size_t axis = places                          ? 0
                           : terms.empty()                 ? dims.size() - from_end
@@ -158,6 +158,8 @@ bool RowsFollower::FollowOthers(const Node& node, bool aligned) {
                                                           : std::string::npos;
       if (axis >= dims.size()) continue;
       if (dims[axis] != sizes[like->axis] || (!aligned && dims[axis] == 1)) continue;
+      // Of what is computed: one of all rows (a mean), repeated.
+      if (value->computed && !IsRepeated(value->few, axis, 1)) continue;
       std::optional<std::string> with = rows_ == 1 && input == numbers
                                             ? PlacesOfRows(node, input, *like)
                                             : WithRows(node, input, axis, *like, !aligned);
