@@ -86,6 +86,16 @@ def root_mean_square(g):
          a / np.sqrt((a ** 2).mean(-1, keepdims=True) + 1e-5) * scale.array, axis=-1)
 
 
+def gated(g):
+    """Activations of operator sets 24 and 28; a number that should be a float may be a whole one."""
+    g.opset = 28
+    x, y = g.input("x", numbers(g, ADS, 3, 4)), g.input("y", numbers(g, ADS, 3, 4))
+    for alpha in (1, 0.7):
+        swish = x.array / (1 + np.exp(-alpha * x.array))
+        call(g, "", "Swish", [x], swish, alpha=alpha)
+        call(g, "", "SwiGLU", [x, y], swish * y.array, alpha=alpha)
+
+
 def heads_of(a, heads=2):
     return a.reshape(*a.shape[:2], heads, -1).transpose(0, 2, 1, 3)
 
@@ -542,7 +552,7 @@ def norms_and_choices(g):
     g.output(g.node("Compress", [x, g.constant(some)], x.array[:, :, some], axis=2))
 
 
-PATTERNS = [fused_activations, fused_products, rows_behind_steps, fused_norms, root_mean_square,
+PATTERNS = [fused_activations, fused_products, rows_behind_steps, fused_norms, root_mean_square, gated,
             fused_attention, padded_attention, attention_of_set_23, turned_by_places,
             quantised_weights, scales_of_integers, quantised_activations, encoded_labels,
             encoded_floats, encoded_whole_floats, scalers_and_linear_models,

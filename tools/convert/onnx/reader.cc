@@ -434,7 +434,7 @@ absl::Status Complete(const std::string& directory, const ConvertOptions& option
   for (const onnx::OperatorSetIdProto& set : model.proto.opset_import()) {
     if (set.domain().empty() || set.domain() == "ai.onnx") model.opset = set.version();
   }
-  constexpr int64_t kNewest = 23, kNewestFormat = 12;
+  constexpr int64_t kNewest = 28, kNewestFormat = 14;
   if (model.opset > 0 && model.opset < kOldest && IsAsOldest(model.proto.graph(), model.opset)) {
     model.opset = kOldest;
   }

@@ -160,12 +160,14 @@ bool SeveralHeads(CompositeWriter& w, const Node& node) {
   return AddAttention(w, node, parts, heads, heads, kScores, kPadding, "unidirectional");
 }
 
-// Of operator set 23: of rank 4, or of rank 3 with the heads as an attribute.
+// Of operator sets 23 to 25: of rank 4, or of rank 3 with the heads as an attribute.
 bool Attention(CompositeWriter& w, const Node& node) {
   constexpr int kMask = 3, kPast = 4;
   const int64_t heads = IntAttribute(node, "q_num_heads", 0);
   const int64_t kv_heads = IntAttribute(node, "kv_num_heads", heads);
-  if (!EndsBefore(node, kPast) || FloatAttribute(node, "softcap", 0) != 0 ||
+  const bool windows = IntAttribute(node, "left_window_size", -1) >= 0 ||
+                       IntAttribute(node, "right_window_size", -1) >= 0;
+  if (!EndsBefore(node, kPast) || FloatAttribute(node, "softcap", 0) != 0 || windows ||
       (heads == 0) != (kv_heads == 0) || !w.OnlyFirst(node)) {
     return false;
   }

@@ -35,11 +35,28 @@ bool FastGelu(CompositeWriter& w, const Node& node) {
   return GeluOf(w, node, Biased(w, node), true);
 }
 
-bool QuickGelu(CompositeWriter& w, const Node& node) {
-  const std::string& x = node.input(0);
-  const float alpha = FloatAttribute(node, "alpha", 1.702f);
+// The node's output is x * sigmoid(alpha * x), times y if that is given.
+void AddSwish(CompositeWriter& w, const Node& node, float usual_alpha, const std::string& y = "") {
+  std::string x = node.input(0);
+  const float alpha = FloatAttribute(node, "alpha", usual_alpha);
   const std::string scaled = w.Make(node, "Mul", {x, w.Number(node.output(0), alpha)});
-  w.Add(node, "Mul", {x, w.Make(node, "Sigmoid", {scaled})}, node.output(0));
+  const std::string gate = w.Make(node, "Sigmoid", {scaled});
+  if (!y.empty()) x = w.Make(node, "Mul", {x, y});
+  w.Add(node, "Mul", {x, gate}, node.output(0));
+}
+
+bool QuickGelu(CompositeWriter& w, const Node& node) {
+  AddSwish(w, node, 1.702f);
+  return true;
+}
+
+bool Swish(CompositeWriter& w, const Node& node) {
+  AddSwish(w, node, 1);
+  return true;
+}
+
+bool SwiGlu(CompositeWriter& w, const Node& node) {
+  AddSwish(w, node, 1, node.input(1));
   return true;
 }
 
@@ -206,6 +223,8 @@ constexpr Composite kRows[] = {
     {kMicrosoft, "SkipSimplifiedLayerNormalization", 3, SkipNormalise},
     {kMicrosoft, "EmbedLayerNormalization", 1, EmbedAndNormalise},
     {"", "SimplifiedLayerNormalization", 2, SimplifiedNormalise},
+    {"", "Swish", 1, Swish},
+    {"", "SwiGLU", 2, SwiGlu},
 };
 
 }  // namespace
