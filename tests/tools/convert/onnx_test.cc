@@ -428,6 +428,18 @@ TEST_F(OnnxTest, NewerModels) {
 
 // As exporters write them: branches that call functions, attributes that a call leaves out or that
 // have a default, inputs that are given back, and equal names in several branches.
+TEST_F(OnnxTest, AttributesOfOtherTypesAreRefused) {
+  const auto error = [&](const char* node) {
+    return Error(Model(absl::StrCat(X({"ads", "4"}), Out({"ads", "4"}), node)));
+  };
+  EXPECT_EQ(error("node { op_type: 'LeakyRelu' input: 'x' output: 'y' "
+                  "attribute { name: 'alpha' type: INT i: 1 } }"),
+            "m.onnx: node \"y\" (LeakyRelu): attribute alpha is of type INT, want FLOAT");
+  EXPECT_EQ(error("node { op_type: 'ReduceMean' input: 'x' output: 'y' "
+                  "attribute { name: 'axes' type: INT i: 1 } }"),
+            "m.onnx: node \"y\" (ReduceMean): attribute axes is of type INT, want INTS");
+}
+
 TEST_F(OnnxTest, FunctionsWithBranches) {
   const auto branch = [](const char* name, const char* input, const char* op, const char* domain) {
     return absl::StrCat("attribute { name: '", name, "' type: GRAPH g { name: '", name,

@@ -255,8 +255,24 @@ std::string NodeText(const onnx::NodeProto& node) {
                       "\" (", node.op_type(), "): ");
 }
 
+// Each attribute is of its operator's type: of another one it would be read as 0, or as not there.
+absl::Status CheckTypes(const onnx::NodeProto& node, const onnx::OpSchema& schema) {
+  for (const onnx::AttributeProto& attribute : node.attribute()) {
+    const auto wanted = schema.attributes().find(attribute.name());
+    // Early versions of the format state no types.
+    if (wanted == schema.attributes().end() || !attribute.has_type() ||
+        attribute.type() == wanted->second.type) {
+      continue;
+    }
+    return InvalidArgument(NodeText(node), "attribute ", attribute.name(), " is of type ",
+                           onnx::AttributeProto::AttributeType_Name(attribute.type()), ", want ",
+                           onnx::AttributeProto::AttributeType_Name(wanted->second.type));
+  }
+  return absl::OkStatus();
+}
+
 // Nodes have the inputs that their operators need, and a first output; those of bodies, too.
-absl::Status CheckCounts(const onnx::GraphProto& graph, int64_t opset) {
+absl::Status CheckNodes(const onnx::GraphProto& graph, int64_t opset) {
   for (const onnx::NodeProto& node : graph.node()) {
     const bool standard = node.domain().empty() || node.domain() == "ai.onnx";
     const onnx::OpSchema* const schema =
@@ -273,8 +289,11 @@ absl::Status CheckCounts(const onnx::GraphProto& graph, int64_t opset) {
       return InvalidArgument(NodeText(node), given, " inputs and ", node.output_size(),
                              " outputs, want at least ", least, " and 1");
     }
+    if (schema != nullptr) {
+      RETURN_IF_ERROR(CheckTypes(node, *schema));
+    }
     for (const onnx::AttributeProto& attribute : node.attribute()) {
-      RETURN_IF_ERROR(Annotate(CheckCounts(attribute.g(), opset), "attribute ", attribute.name()));
+      RETURN_IF_ERROR(Annotate(CheckNodes(attribute.g(), opset), "attribute ", attribute.name()));
     }
   }
   return absl::OkStatus();
@@ -282,7 +301,7 @@ absl::Status CheckCounts(const onnx::GraphProto& graph, int64_t opset) {
 
 // Every name is made once, and before it is read.
 absl::Status CheckStructure(const onnx::GraphProto& graph, int64_t opset) {
-  RETURN_IF_ERROR(CheckCounts(graph, opset));
+  RETURN_IF_ERROR(CheckNodes(graph, opset));
   std::set<std::string> known;
   for (const onnx::ValueInfoProto& input : graph.input()) {
     if (!known.insert(input.name()).second) {
