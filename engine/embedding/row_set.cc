@@ -60,7 +60,8 @@ int64_t RowSet::CountLate() const {
 void RowSet::Borrow(const RowSet& other) {
   for (size_t from = 0; from < other.ids_.size(); ++from) {
     const uint32_t i = Add(other.ids_[from]);
-    if (states_[i] != RowState::kLate) continue;
+    // A row that one of them found is a row: another one may have looked before it was written.
+    if (states_[i] >= other.states_[from]) continue;
     rows_[i] = other.rows_[from];
     states_[i] = other.states_[from];
   }

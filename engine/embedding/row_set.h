@@ -13,6 +13,7 @@
 
 namespace ulfd::engine {
 
+// The more is known, the greater.
 enum class RowState : uint8_t {
   kLate,     // Nobody has brought it yet.
   kMissing,  // The table lacks the id.
@@ -41,7 +42,8 @@ class RowSet {
   int64_t CountLate() const;
 
   // Adds the ids and what is there of their rows, which stay where they are: `other` must outlive
-  // this set.  Not on a set that was reserved.
+  // this set.  Where sets differ, the row that is there counts, whoever has it.  Not on a set that
+  // was reserved.
   void Borrow(const RowSet& other);
 
   // The row of `id`; nullptr: the table lacks it; LateRow(): nobody brought it, or asked for it.

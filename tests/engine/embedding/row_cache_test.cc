@@ -91,6 +91,21 @@ TEST(RowSetTest, BorrowsWhatOthersHave) {
   EXPECT_EQ(both.Find(4), RowSet::LateRow());
 }
 
+// One call looked before the row was written, or where it was not: the others' rows are none the
+// worse for that.
+TEST(RowSetTest, ARowOfOneCountsForAllThatItIsJoinedWith) {
+  RowSet lacks = SetOf({1}), has = SetOf({1}), waits = SetOf({1});
+  lacks.set_state(0, RowState::kMissing);
+  has.set_state(0, RowState::kPresent);
+  std::vector<const RowSet*> order = {&lacks, &has, &waits};
+  std::sort(order.begin(), order.end());
+  do {
+    RowSet all;
+    for (const RowSet* const one : order) all.Borrow(*one);
+    EXPECT_EQ(all.Find(1), has.row(0));
+  } while (std::next_permutation(order.begin(), order.end()));
+}
+
 // The rules of the paper for one shard, in the simplest words.
 class PlainS3Fifo {
  public:
