@@ -213,13 +213,13 @@ absl::Status MergedRequest::Cut(const ModelInfo& info, const engine::RunResult& 
 }
 
 void ShareMissingIds(const engine::Model& model, absl::Span<const MergedRequest::Part> parts,
-                     absl::Span<const int64_t> missing,
+                     const engine::FetchedRows* fetched, absl::Span<const int64_t> missing,
                      std::vector<std::vector<int64_t>>& missing_of) {
   missing_of.assign(parts.size(), std::vector<int64_t>(missing.size(), 0));
   if (std::all_of(missing.begin(), missing.end(), [](int64_t n) { return n == 0; })) return;
   std::vector<int64_t> sums(missing.size(), 0);
   for (size_t p = 0; p < parts.size(); ++p) {
-    model.ForEachMissingId(parts[p].inputs, parts[p].fetched,
+    model.ForEachMissingId(parts[p].inputs, fetched,
                            [&](size_t table, int64_t) { ++missing_of[p][table]; });
     for (size_t t = 0; t < sums.size(); ++t) sums[t] += missing_of[p][t];
   }

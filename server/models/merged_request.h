@@ -65,9 +65,10 @@ class MergedRequest {
 };
 
 // Splits the counts of ids that tables lack, which a run tells for the whole batch, among its parts
-// by what each part asks for.
+// by what each part asks for and, of tables in stores, by the rows that the run had
+// (MergedRequest::fetched): a part whose row another one found is not without it.
 void ShareMissingIds(const engine::Model& model, absl::Span<const MergedRequest::Part> parts,
-                     absl::Span<const int64_t> missing,
+                     const engine::FetchedRows* fetched, absl::Span<const int64_t> missing,
                      std::vector<std::vector<int64_t>>& missing_of);
 
 }  // namespace ulfd::server

@@ -64,7 +64,7 @@ absl::Status CutResults(const engine::Model& model, const MergedRequest& merged,
                         std::vector<engine::RunResult>& results) {
   results.resize(parts.size());
   std::vector<std::vector<int64_t>> missing;
-  ShareMissingIds(model, parts, all.stats.missing_ids, missing);
+  ShareMissingIds(model, parts, merged.fetched(), all.stats.missing_ids, missing);
   for (size_t i = 0; i < parts.size(); ++i) {
     RETURN_IF_ERROR(merged.Cut(model.info(), all, static_cast<int64_t>(i), results[i]));
     results[i].stats.missing_ids = std::move(missing[i]);

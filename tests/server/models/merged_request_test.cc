@@ -106,7 +106,7 @@ TEST_F(MergedRequestTest, EachPartGetsWhatItGetsAlone) {
     EXPECT_LE(ulfd::testing::Difference(ulfd::testing::Keep(one), wanted[i]), 1e-6) << i;
   }
   std::vector<std::vector<int64_t>> missing;
-  ShareMissingIds(*model_, parts, result.stats.missing_ids, missing);
+  ShareMissingIds(*model_, parts, merged.fetched(), result.stats.missing_ids, missing);
   EXPECT_EQ(missing, wanted_missing);
   EXPECT_EQ(wanted_missing[1], wanted_missing[3]);
 }
