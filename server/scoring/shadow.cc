@@ -60,17 +60,18 @@ const std::shared_ptr<Shadow::Series>& Shadow::SeriesOf(const ShadowTarget& targ
   return series;
 }
 
-bool Shadow::HasPlace(const ShadowTarget& target, int64_t bytes) {
+bool Shadow::HasPlace(const ShadowTarget& target, int64_t bytes) const {
+  const auto queued = queued_.find(target.handle->name);
   const bool fits = queued_bytes_ == 0 || queued_bytes_ + bytes <= kMaxShadowBytes;
-  if (fits && queued_[target.handle->name] < target.max_queued && !stopping_) return true;
-  SeriesOf(target)->dropped.Add();
-  return false;
+  return fits && (queued == queued_.end() ? 0 : queued->second) < target.max_queued && !stopping_;
 }
+
+void Shadow::Drop(const ShadowTarget& target) { SeriesOf(target)->dropped.Add(); }
 
 void Shadow::Add(ShadowTarget target, recording::v1::Recording call) {
   const auto bytes = static_cast<int64_t>(call.ByteSizeLong());
   MutexLock lock(mu_);
-  if (!HasPlace(target, bytes)) return;
+  if (!HasPlace(target, bytes)) return Drop(target);
   ++queued_[target.handle->name];
   queued_bytes_ += bytes;
   const std::shared_ptr<Series> series = SeriesOf(target);
@@ -88,7 +89,7 @@ void Shadow::Offer(recording::v1::Api api, const google::protobuf::MessageLite& 
   const auto bytes = static_cast<int64_t>(request.ByteSizeLong());
   {
     MutexLock lock(mu_);
-    if (!HasPlace(*target, bytes)) return;
+    if (!HasPlace(*target, bytes)) return Drop(*target);
   }
   Add(*std::move(target), MakeRecording(api, request, decoded, info, result));
 }

@@ -75,8 +75,10 @@ class Shadow {
 
   void Run();
   void Score(const Task& task);
-  // Whether a call of that many bytes may wait; counts it as dropped if not.
-  bool HasPlace(const ShadowTarget& target, int64_t bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Whether a call of that many bytes may wait.
+  bool HasPlace(const ShadowTarget& target, int64_t bytes) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Counts a call that may not.
+  void Drop(const ShadowTarget& target) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   const std::shared_ptr<Series>& SeriesOf(const ShadowTarget& target)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
