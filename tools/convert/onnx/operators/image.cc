@@ -72,10 +72,16 @@ void SetSizes(const std::vector<int64_t>& sizes, google::protobuf::RepeatedField
   for (const int64_t size : sizes) field.Add(static_cast<uint32_t>(size));
 }
 
-// The node's output is the image `out`, made of x.
-absl::Status SetImage(OnnxNode& node, const OnnxValue& x, const std::string& out) {
+// The image `out`, made of x: repeated rows stay repeated.
+OnnxValue ImageOf(const OnnxNode& node, const OnnxValue& x, const std::string& out) {
   OnnxValue y = node.graph.Whole(out);
-  y.dims[0] = x.dims[0];  // Repeated rows stay repeated.
+  y.dims[0] = x.dims[0];
+  return y;
+}
+
+// It is the node's output.
+absl::Status SetImage(OnnxNode& node, const OnnxValue& x, const std::string& out) {
+  OnnxValue y = ImageOf(node, x, out);
   // The height is of our making.
   node.Set(x.rank() == 3 ? WithoutAxis(std::move(y), 2) : std::move(y));
   return absl::OkStatus();
@@ -327,8 +333,7 @@ absl::Status ConvOfVolume(OnnxNode& node, const OnnxValue& x, Window window,
   RETURN_IF_ERROR(AddConvolution(node, made, in, window,
                                  {outputs * slices, channels * depth, sizes[3], sizes[4]}, spread,
                                  all_biases, made));
-  OnnxValue y = node.graph.Whole(made);
-  y.dims[0] = d[0];  // Repeated rows stay repeated.
+  const OnnxValue y = ImageOf(node, x, made);
   return ReshapeTo(node, y, {d[0], Dim::Of(outputs), Dim::Of(slices), y.dims[2], y.dims[3]});
 }
 
@@ -559,14 +564,12 @@ absl::Status PoolOfVolume(OnnxNode& node, const OnnxValue& x, const Window& wind
   ASSIGN_OR_RETURN(std::string in, Image(node, y));
   const std::string slices = node.Scratch("slices"), pooled = node.Scratch("pooled");
   RETURN_IF_ERROR(AddPool<average>(node, slices, in, in_slices, slices));
-  y = node.graph.Whole(slices);
-  y.dims[0] = d[0];  // Repeated rows stay repeated.
+  y = ImageOf(node, x, slices);
   const Dim high = y.dims[2], wide = y.dims[3];
   ASSIGN_OR_RETURN(y, Reshaped(node, y, {d[0], d[1], d[2], Dim::Of(high.value() * wide.value())}));
   ASSIGN_OR_RETURN(in, Image(node, y));
   RETURN_IF_ERROR(AddPool<average>(node, pooled, in, along_depth, pooled));
-  y = node.graph.Whole(pooled);
-  y.dims[0] = d[0];
+  y = ImageOf(node, x, pooled);
   return ReshapeTo(node, y, {d[0], d[1], y.dims[2], high, wide});
 }
 
@@ -611,9 +614,7 @@ absl::Status GlobalAveragePool(OnnxNode& node) {
   layer.mutable_pooling_param()->set_pool(ulf::PoolingParameter::AVE);
   RETURN_IF_ERROR(node.builder().AddLayer(std::move(layer)));
   if (!volume) return SetImage(node, x, out);
-  OnnxValue y = node.graph.Whole(out);
-  y.dims[0] = d[0];  // Repeated rows stay repeated.
-  node.Set(WithAxis(std::move(y), 2));
+  node.Set(WithAxis(ImageOf(node, x, out), 2));
   return absl::OkStatus();
 }
 
