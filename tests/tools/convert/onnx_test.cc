@@ -426,8 +426,6 @@ TEST_F(OnnxTest, NewerModels) {
   EXPECT_EQ(Error(model(call + mean, function)), "");
 }
 
-// As exporters write them: branches that call functions, attributes that a call leaves out or that
-// have a default, inputs that are given back, and equal names in several branches.
 TEST_F(OnnxTest, AttributesOfOtherTypesAreRefused) {
   const auto error = [&](const char* node) {
     return Error(Model(absl::StrCat(X({"ads", "4"}), Out({"ads", "4"}), node)));
@@ -440,6 +438,8 @@ TEST_F(OnnxTest, AttributesOfOtherTypesAreRefused) {
             "m.onnx: node \"y\" (ReduceMean): attribute axes is of type INT, want INTS");
 }
 
+// As exporters write them: branches that call functions, attributes that a call leaves out or that
+// have a default, inputs that are given back, and equal names in several branches.
 TEST_F(OnnxTest, FunctionsWithBranches) {
   const auto branch = [](const char* name, const char* input, const char* op, const char* domain) {
     return absl::StrCat("attribute { name: '", name, "' type: GRAPH g { name: '", name,
