@@ -436,6 +436,9 @@ TEST_F(OnnxTest, AttributesOfOtherTypesAreRefused) {
   EXPECT_EQ(error("node { op_type: 'ReduceMean' input: 'x' output: 'y' "
                   "attribute { name: 'axes' type: INT i: 1 } }"),
             "m.onnx: node \"y\" (ReduceMean): attribute axes is of type INT, want INTS");
+  EXPECT_EQ(error("node { op_type: 'Scaler' domain: 'ai.onnx.ml' input: 'x' output: 'y' "
+                  "attribute { name: 'offset' type: INTS ints: [1, 2, 3, 4] } }"),
+            "m.onnx: node \"y\" (Scaler): attribute offset is of type INTS, want FLOATS");
 }
 
 // As exporters write them: branches that call functions, attributes that a call leaves out or that

@@ -289,8 +289,10 @@ absl::Status CheckNodes(const onnx::GraphProto& graph, int64_t opset) {
       return InvalidArgument(NodeText(node), given, " inputs and ", node.output_size(),
                              " outputs, want at least ", least, " and 1");
     }
-    if (schema != nullptr) {
-      RETURN_IF_ERROR(CheckTypes(node, *schema));
+    const onnx::OpSchema* const types =
+        standard ? schema : onnx::OpSchemaRegistry::Schema(node.op_type(), node.domain());
+    if (types != nullptr) {
+      RETURN_IF_ERROR(CheckTypes(node, *types));
     }
     for (const onnx::AttributeProto& attribute : node.attribute()) {
       RETURN_IF_ERROR(Annotate(CheckNodes(attribute.g(), opset), "attribute ", attribute.name()));
