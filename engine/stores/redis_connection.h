@@ -73,6 +73,8 @@ class RedisConnection {
   absl::StatusOr<RedisReply> Next();
   // Replies to what was sent so far are of no interest any more.
   void Abandon();
+  // Whether the error is that the next reply is longer than all that are awaited may be.
+  bool too_long() const { return received_ > expected_ && greetings_ == 0 && skipped_ == 0; }
   // Whether no reply is on its way.
   bool idle() const { return awaited_ == 0; }
 

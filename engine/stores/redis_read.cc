@@ -11,6 +11,7 @@
 #include <memory>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "base/errors.h"
 #include "base/status_macros.h"
 #include "base/text.h"
@@ -201,10 +202,19 @@ class ClusterRead {
   void Lost(const std::string& node, const absl::Status& why) {
     last_error_ = why;
     cluster_.Avoid(node);
+    bool too_long = links_[node].connection->too_long();
     std::deque<Command> commands = std::move(links_[node].awaited);
     links_.erase(node);
     for (Command& command : commands) {
-      if (!command.keys.empty()) Delay(std::move(command));
+      if (command.keys.empty()) continue;
+      if (!std::exchange(too_long, false)) {
+        Delay(std::move(command));
+      } else if (command.keys.size() == 1) {
+        Fail(command.keys[0],
+             Annotate(why, absl::StrCat("key ", Quote(keys_[command.keys[0]].key))));
+      } else {  // It would be as long again; the keys beside it may be rows.
+        for (const size_t k : command.keys) Delay(Command{.keys = {k}, .pause = command.pause});
+      }
     }
   }
 

@@ -54,6 +54,11 @@ class FakeNode {
     MutexLock lock(mu_);
     slots_ = slots;
   }
+  // From now on it has rows of 4 bytes, but 400 MB under this key.
+  void SetHuge(const std::string& key) {
+    MutexLock lock(mu_);
+    huge_ = key;
+  }
 
  private:
   bool Readable(int fd) const {
@@ -87,15 +92,36 @@ class FakeNode {
       }
     }
   }
+  bool AnswerRows(int fd, const std::string& command, const std::string& huge) {
+    std::string reply = command.substr(0, 2) + "\r\n";
+    reply[1] -= 1;  // "MGET" and at most 8 keys.
+    const bool is_huge = absl::StrContains(command, huge);
+    for (char i = '0'; i < reply[1]; ++i) {
+      reply += is_huge ? "$400000000\r\n" + std::string(1 << 20, 'x') : "$4\r\nabcd\r\n";
+    }
+    ssize_t sent = 1;
+    for (size_t at = 0; at < reply.size() && sent > 0; at += static_cast<size_t>(sent)) {
+      sent = send(fd, reply.data() + at, reply.size() - at, MSG_NOSIGNAL);
+    }
+    for (int i = 0; i < 400 && is_huge && sent > 0; ++i) {
+      sent = send(fd, reply.data() + 16, 1 << 20, MSG_NOSIGNAL);
+    }
+    return sent > 0;
+  }
   bool Answer(int fd, const std::string& command) {
-    std::string reply = "+OK\r\n";
+    std::string reply = "+OK\r\n", huge;
     if (absl::StrContains(command, "SLOTS")) {
       MutexLock lock(mu_);
       reply = slots_;
     }
+    {
+      MutexLock lock(mu_);
+      huge = huge_;
+    }
     const bool read = absl::StrContains(command, "GET");
     if (!read) return send(fd, reply.data(), reply.size(), MSG_NOSIGNAL) > 0;
     ++reads_;
+    if (!huge.empty()) return AnswerRows(fd, command, huge);
     if (pause_.count() == 0) return send(fd, answer_.data(), answer_.size(), MSG_NOSIGNAL) > 0;
     for (const char byte : answer_) {
       std::this_thread::sleep_for(pause_);
@@ -110,7 +136,7 @@ class FakeNode {
   std::atomic<bool> stopping_{false};
   std::atomic<int> reads_{0}, connections_{0};
   Mutex mu_;
-  std::string slots_ ABSL_GUARDED_BY(mu_);
+  std::string slots_ ABSL_GUARDED_BY(mu_), huge_ ABSL_GUARDED_BY(mu_);
   std::vector<std::thread> talks_;  // Of the acceptor.
   std::thread acceptor_;
 };
@@ -157,6 +183,36 @@ TEST(RedisReadTest, EndsWithANodeThatSendsMoreThanAllRowsAndOneError) {
   // 1 MiB for all, and 36 for each row that the connection was asked for, some of them twice.
   EXPECT_THAT(WhyLate(node, milliseconds(1000), 50),
               ::testing::ContainsRegex("more than the 10[45][0-9]{4} bytes"));
+}
+
+// A value that is longer than all rows is not asked for until the time is over, and the rows beside
+// it are there.
+TEST(RedisReadTest, AsksNotAgainForWhatIsFarTooLong) {
+  FakeNode node([](const std::string&) { return std::string(); });
+  node.SetHuge("{t/0}7");
+  const auto cluster = RedisCluster::Create({.name = "a", .nodes = {node.name()}});
+  ASSERT_TRUE(cluster.ok()) << cluster.status();
+  RowSet rows;
+  rows.Reset(4);
+  rows.AddIds(std::vector<int64_t>{7, 8, 9, 10});
+  rows.Reserve();
+  RowRead read{.rows = &rows, .wanted = {0}};
+  std::vector<RedisKey> keys;
+  for (size_t i = 0; i < 4; ++i) {
+    const size_t partition = i / 2;  // Two of them come in one reply with it, or after it.
+    keys.push_back({.key = absl::StrCat("{t/", partition, "}", 7 + i),
+                    .slot = static_cast<uint16_t>(partition + 1),
+                    .read = &read,
+                    .row = i});
+  }
+  const auto start = Clock::now();
+  ReadRedis(**cluster, std::move(keys), start + std::chrono::seconds(20));
+  EXPECT_LT(Clock::now() - start, std::chrono::seconds(10));
+  EXPECT_LE(node.reads(), 8);
+  EXPECT_EQ(rows.state(0), RowState::kLate);
+  for (size_t i = 1; i < 4; ++i) EXPECT_EQ(rows.state(i), RowState::kPresent) << i;
+  EXPECT_THAT(std::string(read.status.message()),
+              ::testing::ContainsRegex("key \"\\{t/0\\}7\": .*more than the 1048[0-9]{3} bytes"));
 }
 
 TEST(RedisReadTest, NamesWhatIsNoRow) {
