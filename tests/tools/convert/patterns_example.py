@@ -466,6 +466,30 @@ def mean_of_the_only_row(g):
     mean_of_the_example(g, 1)
 
 
+def others_of_the_example(g, rows, constant):
+    """Similarities with all rows, scaled or masked by a constant that the number of rows made."""
+    g.rows, g.ad_inputs = rows, ["x"]
+    x = g.input("x", g.random.randn(ADS, 3).astype(np.float32))
+    turned = g.node("Transpose", [x], x.array.T, perm=[1, 0])
+    both = product(g, x, turned)
+    both = raw(g, "Mul", [both, g.constant(np.array(constant, np.float32))], both.array)
+    g.output(g.node("ReduceSum", [both, g.ints(1)], both.array.sum(1), keepdims=0))
+
+
+def share_of_the_example(g):
+    """x / len(x)"""
+    others_of_the_example(g, ADS, 1 / ADS)
+
+
+def share_of_the_only_row(g):
+    others_of_the_example(g, 1, 1)
+
+
+def others_of_the_only_row(g):
+    """x * (1 - eye(len(x)) / 2)"""
+    others_of_the_example(g, 1, [[.5]])
+
+
 def only_step_of_the_only_row(g):
     """Attention of a candidate to itself: which 1 is the row, which the step?  Back by view(-1)."""
     g.rows, g.ad_inputs = 1, ["x"]
@@ -519,5 +543,8 @@ PATTERNS = [steps_in_front, sizes_by_a_condition, constants_of_rows, example_of_
             only_step_of_the_only_row, only_row_behind_the_step, mean_of_the_example, mean_of_the_only_row]
 REFUSED = [(ones_of_the_example, "an output has the example's rows"),
            (sums_of_the_example_that_are_lost, "loses all but one"),
+           (share_of_the_example, "computed across rows"),
+           (share_of_the_only_row, "depends on other rows"),
+           (others_of_the_only_row, "depends on other rows"),
            (rows_of_one_that_meet, "cannot be told from other sizes of 1"),
            (rows_of_the_example_as_a_number, "rows of the export's example")]

@@ -15,6 +15,18 @@ using Node = onnx::NodeProto;
 using reference::Array;
 using reference::ProductOf;
 using reference::Sizes;
+using reference::ValuesOf;
+
+namespace {
+
+bool IsBroadcast(const Node& node) {
+  return IsOneOf(node.op_type(),
+                 {"Add", "Sub",   "Mul",   "Div",     "Mod",  "Pow",           "Max",
+                  "Min", "Where", "Equal", "Less",    "Sum",  "LessOrEqual",   "And",
+                  "Or",  "Xor",   "PRelu", "Greater", "Mean", "GreaterOrEqual"});
+}
+
+}  // namespace
 
 RowsFollower::RowsFollower(onnx::GraphProto& graph, int64_t opset, int64_t rows,
                            const std::vector<std::string>& inputs, bool certain,
@@ -130,6 +142,7 @@ bool RowsFollower::Replace(const Node& node) {
     known = Compute(written()[i], &Value::many);
   }
   if (known && !changed) known = Compute(node, &Value::many);
+  if (known && IsBroadcast(node) && CountsRows(node)) failed_ = guessed_ = true;
   if (!known) {
     failed_ |= values_.contains(node.output(0));  // With more rows alone.
     for (const std::string& output : node.output()) values_.erase(output);
@@ -151,11 +164,7 @@ bool RowsFollower::Follow(const Node& node) {
   if (IsOneOf(op, {"Concat", "Einsum", "GatherElements", "ScatterElements", "ScatterND"})) {
     return FollowOthers(node, true);
   }
-  return IsOneOf(op, {"Add", "Sub",  "Mul",   "Div",   "Mod",     "Pow",
-                      "Max", "Min",  "Where", "Equal", "Less",    "LessOrEqual",
-                      "And", "Or",   "Xor",   "PRelu", "Greater", "GreaterOrEqual",
-                      "Sum", "Mean", "MatMul"}) &&
-         FollowOthers(node, false);
+  return (IsBroadcast(node) || op == "MatMul") && FollowOthers(node, false);
 }
 
 bool RowsFollower::Choose() {
@@ -163,21 +172,66 @@ bool RowsFollower::Choose() {
   return choices_[chosen_++];
 }
 
+// Whether rows of so many elements are the same in both.
+bool RowsFollower::HasSame(const Value& value, int64_t row) const {
+  for (int64_t i = 0; i < value.few.elements(); ++i) {
+    const int64_t many = i / (row * rows_) * row * more_ + i % (row * rows_) + row * first_;
+    if (!Same(value.few.at(i), value.many.at(many))) return false;
+  }
+  return true;
+}
+
 // Elements behind a row: the rows are the same in both, wherever they are among what is merged.
 int64_t RowsFollower::BehindRows(const RowsAxis& rows) {
   const Value& value = *Find(rows.name);
   const int64_t behind = ProductOf(value.few.dims, rows.axis + 1);
   for (int64_t inner = rows.each; inner > 1; --inner) {
-    if (rows.each % inner != 0) continue;
-    const int64_t row = behind * inner;
-    bool same = true;
-    for (int64_t i = 0; same && i < value.few.elements(); ++i) {
-      const int64_t many = i / (row * rows_) * row * more_ + i % (row * rows_) + row * first_;
-      same = Same(value.few.at(i), value.many.at(many));
-    }
-    if (same) return row;
+    if (rows.each % inner == 0 && HasSame(value, behind * inner)) return behind * inner;
   }
   return behind;
+}
+
+// Whether it is computed from several rows: more of them make it another.
+bool RowsFollower::IsAcross(const std::string& name) {
+  const Value* const value = Find(name);
+  if (value == nullptr || !value->computed) return false;
+  if (value->few.dims == value->many.dims) {
+    return !absl::c_equal(ValuesOf(value->few), ValuesOf(value->many), &Same);
+  }
+  const std::optional<RowsAxis> rows = RowsOf(name);
+  return !rows.has_value() || !HasSame(*value, BehindRows(*rows));
+}
+
+// Whether the constant may be a number of rows, or computed from one: n, 1 / n, sqrt(n), log(n).
+bool RowsFollower::MayCountRows(const Node& node, const Array& constant) const {
+  if (constant.elements() != 1) return false;
+  const double n = static_cast<double>(rows_), x = std::fabs(constant.at(0));
+  const auto is = [](double a, double b) { return std::fabs(a - b) <= 1e-6; };
+  if (IsOneOf(node.op_type(), {"Add", "Sub"})) return is(x, std::log(n));
+  if (!IsOneOf(node.op_type(), {"Mul", "Div", "Pow"})) return false;
+  const double factors[] = {n, n - 1, std::sqrt(n), n * n};
+  return absl::c_any_of(factors, [&](double of) { return is(x, of) || is(x * of, 1); });
+}
+
+// Whether what is computed across rows meets a constant that the example's number of rows may have
+// made, as eye(rows) or 1 / rows: what it would be with more is lost.
+bool RowsFollower::CountsRows(const Node& node) {
+  for (const std::string& name : node.input()) {
+    const Value* const other = Find(name);
+    if (other == nullptr || other->computed || other->few.dims != other->many.dims ||
+        !absl::c_equal(ValuesOf(other->few), ValuesOf(other->many), &Same)) {
+      continue;
+    }
+    for (const std::string& across : node.input()) {
+      if (!IsAcross(across)) continue;
+      const Sizes &few = Find(across)->few.dims, &many = Find(across)->many.dims;
+      const auto from = absl::c_mismatch(few, many).first;
+      const bool rows = few.size() == many.size() && !RowsOf(across).has_value() &&
+                        few.end() - from <= other->few.rank() && from != few.end();
+      if (rows || MayCountRows(node, other->few)) return true;
+    }
+  }
+  return false;
 }
 
 std::string RowsFollower::SizeOf(const Node& node, const RowsAxis& like) {

@@ -66,7 +66,11 @@ class RowsFollower : public Rewriter {
   bool Resize(const Node& node);
   bool FollowSizes(const Node& node);
   bool Choose();
+  bool HasSame(const Value& value, int64_t row) const;
   int64_t BehindRows(const RowsAxis& rows);
+  bool IsAcross(const std::string& name);
+  bool MayCountRows(const Node& node, const Array& constant) const;
+  bool CountsRows(const Node& node);
   size_t PlaceOfRows(const RowsAxis& rows, const Sizes& from, const Sizes& to, const Sizes& given);
   bool FollowOthers(const Node& node, bool aligned);
   bool FollowScattered(const Node& node);
