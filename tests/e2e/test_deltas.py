@@ -293,7 +293,7 @@ class DeltasUnderLoadTest(AdminDaemonTest):
     def fill(cls, repository):
         cls.folder = env.scratch("deltas_load")
         cls.path = os.path.join(repository, "stamp", "1")
-        write_model(cls.path, cls.folder, rows=ROWS)
+        write_model(cls.path, cls.folder, rows=ROWS, mapped=ROWS > 1000000)
 
     def test_no_call_fails_and_every_reply_is_of_one_epoch(self):
         wait_for(lambda: self.daemon.http("/readyz")[0] == 200, "the table is loaded", 120)
