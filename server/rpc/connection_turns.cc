@@ -108,7 +108,8 @@ struct Connection {
     grpc_slice_buffer_init(&none);
     return none;
   }();
-  absl::Status ended;  // Why nothing more is read.
+  absl::Status ended;      // Why nothing more is read.
+  bool is_unread = false;  // It has a rest or has ended, and the next read is to find that.
 };
 
 // A connection with more than one turn's worth waits for the next, or one that has ended for the
@@ -124,32 +125,38 @@ class Connections {
  public:
   Connection& Of(grpc_chttp2_transport* transport) {
     MutexLock lock(mu_);
-    std::unique_ptr<Connection>& connection = connections_[transport];
+    std::unique_ptr<Connection>& connection = connections_[EndpointOf(transport)];
     if (connection == nullptr) connection = std::make_unique<Connection>(transport);
     return *connection;
   }
   void End(grpc_chttp2_transport* transport) {
     MutexLock lock(mu_);
-    const auto it = connections_.find(transport);
+    const auto it = connections_.find(EndpointOf(transport));
     if (it == connections_.end()) return;
-    unread_.erase(EndpointOf(transport));
+    unread_ -= it->second->is_unread ? 1 : 0;
     connections_.erase(it);
   }
-  void Keep(grpc_chttp2_transport* transport, Connection& connection) {
+  // Whose calls came to us.
+  bool HasClient(const grpc_endpoint* endpoint) {
     MutexLock lock(mu_);
-    unread_[EndpointOf(transport)] = &connection;
-    any_unread_.store(true, std::memory_order_release);
+    const auto it = connections_.find(endpoint);
+    return it != connections_.end() && it->second->frames.of_client();
+  }
+  void Keep(Connection& connection) {
+    MutexLock lock(mu_);
+    unread_ += connection.is_unread ? 0 : 1;
+    connection.is_unread = true;
   }
   // What waits of it, if something does.
   std::optional<Waiting> TakeUnread(grpc_endpoint* endpoint, grpc_slice_buffer* bytes,
                                     grpc_closure* read) {
-    if (!any_unread_.load(std::memory_order_acquire)) return std::nullopt;
+    if (unread_ == 0) return std::nullopt;
     MutexLock lock(mu_);
-    const auto it = unread_.find(endpoint);
-    if (it == unread_.end()) return std::nullopt;
+    const auto it = connections_.find(endpoint);
+    if (it == connections_.end() || !it->second->is_unread) return std::nullopt;
     Connection& connection = *it->second;
-    unread_.erase(it);
-    any_unread_.store(!unread_.empty(), std::memory_order_release);
+    connection.is_unread = false;
+    --unread_;
     if (!connection.ended.ok()) return Waiting{.read = read, .ended = connection.ended};
     grpc_slice_buffer_swap(bytes, &connection.rest);
     return Waiting{.read = read, .ended = {}, .fd = grpc_endpoint_get_fd(endpoint), .bytes = bytes};
@@ -173,17 +180,16 @@ class Connections {
   }
 
  private:
-  static grpc_endpoint* EndpointOf(grpc_chttp2_transport* transport) {
+  static const grpc_endpoint* EndpointOf(grpc_chttp2_transport* transport) {
     return grpc_transport_get_endpoint(reinterpret_cast<grpc_transport*>(transport));
   }
 
   Mutex mu_;
-  std::unordered_map<const grpc_chttp2_transport*, std::unique_ptr<Connection>> connections_
+  std::unordered_map<const grpc_endpoint*, std::unique_ptr<Connection>> connections_
       ABSL_GUARDED_BY(mu_);
-  // By endpoint, those with a rest.
-  std::unordered_map<const grpc_endpoint*, Connection*> unread_ ABSL_GUARDED_BY(mu_);
+  std::atomic<int> unread_{0};  // So many of them are.
   std::deque<Waiting> waiting_ ABSL_GUARDED_BY(mu_), ended_ ABSL_GUARDED_BY(mu_);
-  std::atomic<bool> any_unread_{false}, any_waiting_{false};
+  std::atomic<bool> any_waiting_{false};
 };
 
 Connections& connections() {
@@ -191,33 +197,46 @@ Connections& connections() {
   return *all;
 }
 
-// Why it is not read in its turn.  Of a peer that has gone, nothing more is: its calls would be
-// answered for nobody.
-absl::Status CheckPeer(const Waiting& next) {
-  if (!next.ended.ok()) return next.ended;
+// Of a peer that has gone nothing more is read: its calls would be answered for nobody.
+void CheckPeer(Waiting& next) {
+  if (!next.ended.ok()) return;
   pollfd look{next.fd, POLLRDHUP, 0};
-  if (poll(&look, 1, 0) <= 0) return absl::OkStatus();
+  if (poll(&look, 1, 0) <= 0) return;
   grpc_slice_buffer_reset_and_unref(next.bytes);
-  return Unavailable("the peer has gone");
+  next.ended = Unavailable("the peer has gone");
+}
+
+// To what would end, behind all others only.
+void GiveTurn(Waiting next) {
+  const bool had_ended = !next.ended.ok();
+  CheckPeer(next);
+  if (!had_ended && !next.ended.ok()) return connections().Wait(std::move(next));
+  grpc_core::ExecCtx::Run({}, next.read, next.ended);
 }
 
 // What gRPC runs when it has read a connection.
 class Reading {
  public:
   // Deletes itself once that has come.
-  static grpc_closure* New(grpc_closure* done) { return &(new Reading(done))->closure_; }
+  static grpc_closure* New(const grpc_endpoint* endpoint, grpc_closure* done) {
+    return &(new Reading(endpoint, done))->closure_;
+  }
 
  private:
-  explicit Reading(grpc_closure* done) : done_(done) {}
+  Reading(const grpc_endpoint* endpoint, grpc_closure* done) : endpoint_(endpoint), done_(done) {}
 
-  static void Run(void* reading, absl::Status status) {
-    grpc_closure* const done = std::unique_ptr<Reading>(static_cast<Reading*>(reading))->done_;
+  static void Run(void* self, absl::Status status) {
+    const std::unique_ptr<Reading> reading(static_cast<Reading*>(self));
+    grpc_closure* const done = reading->done_;
     quiet_looks = 0;
-    if (status.ok() || this_turn == 0) return done->run(done->with, std::move(status));
+    if (status.ok() || !connections().HasClient(reading->endpoint_)) {
+      return done->run(done->with, std::move(status));
+    }
     connections().Wait({.read = done, .ended = std::move(status)});
   }
 
   grpc_closure closure_{.next = nullptr, .run = &Run, .with = this, .more = {}};
+  const grpc_endpoint* const endpoint_;
   grpc_closure* const done_;
 };
 
@@ -228,7 +247,8 @@ size_t FrameCount::Add(const uint8_t* bytes, size_t size, TimePoint now, Turn& t
   if (size == 0) return 0;
   if (!begun_) {
     // A client's preface; no frame is as long as it would be as one.
-    if (*bytes == 'P') left_ = kPrefaceBytes;
+    of_client_ = *bytes == 'P';
+    if (of_client_) left_ = kPrefaceBytes;
     begun_ = true;
     last_ = now;
   }
@@ -299,7 +319,7 @@ absl::Status grpc_chttp2_perform_read(grpc_chttp2_transport* transport, const gr
     grpc_slice_unref(part);
     if (now < size) grpc_slice_buffer_add(&connection.rest, grpc_slice_sub(slice, now, size));
   }
-  if (now < size || !connection.ended.ok()) ulfd::server::connections().Keep(transport, connection);
+  if (now < size || !connection.ended.ok()) ulfd::server::connections().Keep(connection);
   return absl::OkStatus();
 }
 
@@ -310,14 +330,18 @@ void grpc_endpoint_read(grpc_endpoint* endpoint, grpc_slice_buffer* bytes, grpc_
           "_Z18grpc_endpoint_readP13grpc_endpointP17grpc_slice_bufferP12grpc_closurebi");
   auto waiting = ulfd::server::connections().TakeUnread(endpoint, bytes, done);
   if (!waiting.has_value()) {
-    return read(endpoint, bytes, ulfd::server::Reading::New(done), urgent, min_progress_bytes);
+    return read(endpoint, bytes, ulfd::server::Reading::New(endpoint, done), urgent,
+                min_progress_bytes);
   }
-  if (ulfd::server::this_turn != 0) {
-    return ulfd::server::connections().Wait(*std::move(waiting));
+  if (ulfd::server::this_turn == 0) {
+    ulfd::server::CheckPeer(*waiting);
+    // gRPC gives its executor the connections that two threads want: behind the others there.
+    if (waiting->ended.ok() || !ulfd::server::connections().HasClient(endpoint)) {
+      return grpc_core::Executor::Run(done, waiting->ended, grpc_core::ExecutorType::kDefault,
+                                      grpc_core::ExecutorJobType::kShort);
+    }
   }
-  // gRPC gives its executor the connections that two threads want: behind the others there.
-  grpc_core::Executor::Run(done, ulfd::server::CheckPeer(*waiting),
-                           grpc_core::ExecutorType::kDefault, grpc_core::ExecutorJobType::kShort);
+  ulfd::server::connections().Wait(*std::move(waiting));
 }
 
 absl::Status grpc_pollset_work(grpc_pollset* pollset, grpc_pollset_worker** worker,
@@ -330,8 +354,8 @@ absl::Status grpc_pollset_work(grpc_pollset* pollset, grpc_pollset_worker** work
     const bool quiet = ++ulfd::server::quiet_looks > ulfd::server::kQuietLooks ||
                        ++ulfd::server::looks > ulfd::server::kMostLooks;
     if (quiet) ulfd::server::looks = ulfd::server::quiet_looks = 0;
-    if (const auto next = ulfd::server::connections().Next(quiet); next.has_value()) {
-      grpc_core::ExecCtx::Run({}, next->read, ulfd::server::CheckPeer(*next));
+    if (auto next = ulfd::server::connections().Next(quiet); next.has_value()) {
+      ulfd::server::GiveTurn(*std::move(next));
       // Kicked before, it leaves what it was to run; a second time it does not.
       absl::Status worked = work(pollset, worker, {0});
       if (!worked.ok()) return worked;

@@ -4,8 +4,8 @@
 // came are answered.  So what goes beyond a turn is kept, and read once no call waits for the
 // receiving thread, which looks at other connections before it gives the next turn.  Threads that
 // do not receive calls read a turn's worth, too, and leave what is kept to gRPC's executor.  A
-// connection that ends takes a turn, in which all of its calls are cancelled.  Frames take their
-// time, too, however little they bring.
+// client's connection that ends takes a turn, in which all of its calls are cancelled.  Frames take
+// their time, too, however little they bring.
 // SPDX-License-Identifier: Apache-2.0
 #ifndef ULFD_SERVER_RPC_CONNECTION_TURNS_H_
 #define ULFD_SERVER_RPC_CONNECTION_TURNS_H_
@@ -37,11 +37,13 @@ class FrameCount {
   size_t Add(const uint8_t* bytes, size_t size, TimePoint now, Turn& turn);
   // It has brought more than that.
   bool too_many() const { return owed_bytes_ > kMostOwed * kPaidBytes; }
+  // They began with a client's preface.
+  bool of_client() const { return of_client_; }
 
  private:
   void Begin(size_t length);
 
-  bool begun_ = false;
+  bool begun_ = false, of_client_ = false;
   size_t head_ = 0, length_ = 0;  // Of the next frame: what has come of its head, and of its size.
   size_t left_ = 0;               // Of the current one.
   int64_t owed_bytes_ = 0;

@@ -57,11 +57,13 @@ class FrameCountTest : public ::testing::Test {
 
 TEST_F(FrameCountTest, OfNothing) {
   EXPECT_TRUE(Add(kPreface + Frames(kMost, 0)));
+  EXPECT_TRUE(count_.of_client());
   EXPECT_FALSE(Add(Frames(1, 0)));
 }
 
 TEST_F(FrameCountTest, OfAServerWithoutPreface) {
   EXPECT_TRUE(Add(Frames(kMost, 0)));
+  EXPECT_FALSE(count_.of_client());
   EXPECT_FALSE(Add(Frames(1, 0)));
 }
 
