@@ -10,6 +10,8 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <set>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -187,6 +189,8 @@ class BodyReader final : public nlohmann::json_sax<Json> {
   }
   bool key(string_t& value) override {
     key_ = std::move(value);
+    // Readers differ in which of two counts; what checked the body before may have taken the other.
+    if (!members_.back().insert(key_).second) return Fail("a second value");
     return Count();
   }
   bool start_object(std::size_t) override;
@@ -274,6 +278,7 @@ class BodyReader final : public nlohmann::json_sax<Json> {
   absl::Status status_;
   int64_t fields_ = 0;
   std::vector<Place> place_ = {Place::kBody};
+  std::vector<std::set<std::string>> members_;  // Of the objects that are open, read so far.
   std::string key_;
   Numbers numbers_;  // Of the input that is being read.
   Nesting nesting_;
@@ -310,6 +315,7 @@ std::string BodyReader::Where() const {
 }
 
 bool BodyReader::start_object(std::size_t) {
+  members_.emplace_back();
   switch (place_.back()) {
     case Place::kBody:
       return Enter(Place::kRequest);
@@ -337,6 +343,7 @@ bool BodyReader::start_object(std::size_t) {
 bool BodyReader::end_object() {
   const Place ended = place_.back();
   place_.pop_back();
+  members_.pop_back();
   if (ended == Place::kInput) return EndInput();
   if (ended == Place::kOutput && binary_output_) {
     binary_.names.insert(request_.outputs().rbegin()->name());
@@ -348,12 +355,9 @@ bool BodyReader::start_array(std::size_t) {
   const Place at = place_.back();
   if (at == Place::kRequest && key_ == "inputs") return Enter(Place::kInputs);
   if (at == Place::kRequest && key_ == "outputs") return Enter(Place::kOutputs);
-  if (at == Place::kInput && key_ == "shape") {
-    input().clear_shape();
-    return Enter(Place::kShape);
-  }
+  if (at == Place::kInput && key_ == "shape") return Enter(Place::kShape);
   if (at == Place::kInput && key_ == "data") {
-    if (std::exchange(has_data_, true)) return Fail("a second array");
+    has_data_ = true;
   } else if (at != Place::kData) {
     return Fail("an array");
   }

@@ -109,9 +109,24 @@ TEST_F(InferenceJsonTest, WhatIsNoRequest) {
             "JSON: a fraction at inputs[0].shape, want whole numbers");
   EXPECT_EQ(Error(R"({"inputs":[{"name":"x"}]})"),
             "inputs[0].data: missing, and no number of at least 0 as parameters.binary_data_size");
+}
+
+// Which of two counts, readers do not agree on.
+TEST_F(InferenceJsonTest, MembersGivenTwice) {
   EXPECT_EQ(Error(R"({"inputs":[{"data":[1],"data":[2]}]})"),
-            "JSON: a second array at inputs[0].data, want name, datatype (texts), shape, data, "
+            "JSON: a second value at inputs[0].data, want name, datatype (texts), shape, data, "
             "parameters");
+  for (const char* twice :
+       {R"({"id":"a","inputs":[],"id":"b"})", R"({"inputs":[],"inputs":[]})",
+        R"({"outputs":[{"name":"a"}],"outputs":[]})", R"({"parameters":{},"parameters":{}})",
+        R"({"parameters":{"a":1,"\u0061":2}})", R"({"inputs":[{"name":"x","name":"y"}]})",
+        R"({"inputs":[{"shape":[1],"shape":[2]}]})",
+        R"({"inputs":[{"datatype":"FP32","datatype":"INT64"}]})",
+        R"({"inputs":[{"parameters":{"binary_data_size":1,"binary_data_size":2}}]})",
+        R"({"outputs":[{"name":"x","name":"y"}]})",
+        R"({"outputs":[{"parameters":{"binary_data":true,"binary_data":false}}]})"}) {
+    EXPECT_THAT(Error(twice), StartsWith("JSON: a second value at ")) << twice;
+  }
 }
 
 TEST_F(InferenceJsonTest, DataThatDoesNotFit) {
