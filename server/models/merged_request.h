@@ -25,8 +25,8 @@ class MergedRequest {
   struct Part {
     absl::Span<const engine::NamedTensor> inputs;
     int64_t ads = 0;
-    const engine::FetchedRows* fetched =
-        nullptr;  // RunOptions::fetched; all parts have it, or none.
+    // RunOptions::fetched; all parts have it, or none.
+    const engine::FetchedRows* fetched = nullptr;
   };
 
   // Copies the parts' inputs one behind the other.  INVALID_ARGUMENT: they do not fit together

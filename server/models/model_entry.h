@@ -4,16 +4,15 @@
 // The rules, for latest(n).  Wanted are the n highest versions whose directory exists, and those
 // that a label names.
 //  - Wanted versions are loaded, the highest first; so is changed content of any version that
-//  serves.  While nothing of the model serves and no wanted version can be loaded at this
+//    serves.  While nothing of the model serves and no wanted version can be loaded at this
 //    moment (refused, half-copied, waiting), the next lower one that can is loaded instead.
-//  - A version that is not wanted any more is unloaded once n wanted ones serve: so an older
-//  version serves on when the
-//    newest is broken, and one whose directory was deleted serves on until another version is
-//    published in its place.
+//  - A version that is not wanted any more is unloaded once n wanted ones serve.  So an older one
+//    serves on when the newest is broken, and one whose directory was deleted serves on until
+//    another version is published in its place.
 //  - Deleting the directory of the newest version under latest(1) therefore rolls back to the one
-//  below, without a gap.
+//    below, without a gap.
 // For specific versions: exactly those are loaded, without a fall-back, and none is ever unloaded
-// while the model exists. A model whose whole directory is gone for settle_time is unloaded.
+// while the model exists.  A model whose whole directory is gone for settle_time is unloaded.
 //
 // What an operator says goes before the policy: a version may be pinned (wanted in addition), held
 // (not to be served) or rejected (this content of it is not to be served).

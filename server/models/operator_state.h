@@ -27,8 +27,8 @@ struct EpochLimit {
 struct OperatorState {
   // What the configuration said of its versions (ConfiguredVersions) when this was so.
   std::string configured;
-  std::optional<std::map<std::string, int64_t>>
-      labels;  // All of them, if they are not as configured.
+  // All of them, if they are not as configured.
+  std::optional<std::map<std::string, int64_t>> labels;
   std::set<int64_t> pinned, held;
   bool all_held = false;
   std::vector<QuarantinedContent> rejected;

@@ -23,8 +23,8 @@ inline constexpr char kStableLabel[] = "stable";
 // One known model.
 struct ServedVersions {
   std::vector<ModelHandle> versions;  // Published ones, ascending.
-  std::map<std::string, int64_t>
-      labels;               // As configured; may name versions that are not published.
+  // As configured; may name versions that are not published.
+  std::map<std::string, int64_t> labels;
   std::string waiting_for;  // Nothing published: why, for the message.
   std::optional<CanaryConfig> canary;
   std::optional<ShadowConfig> shadow;

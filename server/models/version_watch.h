@@ -23,12 +23,10 @@ namespace ulfd::server {
 // When content is due for a load:
 //  - it differs from what is served, was not refused, and no backoff is running; and
 //  - either it is committed: _SUCCESS exists, and the content came as a whole (a directory seen for
-//  the first time, one that
-//    was swapped in by rename, or a _SUCCESS that was not there before);
+//    the first time, one that was swapped in by rename, or a _SUCCESS that was not there before);
 //  - or nothing in it has changed for settle_time.  What is seen for the first time counts from its
-//  latest change, so that a
-//    directory that has lain there for long, or was moved in complete, need not wait.  An in-place
-//    edit beside an old _SUCCESS must settle like any other.
+//    latest change, so that a directory that has lain there for long, or was moved in complete,
+//    need not wait.  An in-place edit beside an old _SUCCESS must settle like any other.
 //
 // Deltas of what serves are due at once: their _SUCCESS came last.  One that is refused is not
 // tried again until it changes or another one is applied.

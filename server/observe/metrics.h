@@ -96,8 +96,8 @@ using ShedCounters = CountersOf<ShedReason, kShedReasons>;
 struct CallSeries {
   explicit CallSeries(int shards);
   CodeCounters codes;
-  Histogram
-      duration;  // Of those that ended with OK: refusals are quick, and would hide the others.
+  // Of those that ended with OK: refusals are quick, and would hide the others.
+  Histogram duration;
   // The same calls, as sums only.  Unit: nanoseconds.
   Histogram queue, input, infer, output;
   Counter failed_ns;  // Of the others, from arrival to end.

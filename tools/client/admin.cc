@@ -26,17 +26,18 @@ namespace v1 = ulfd::admin::v1;
 using Versions = google::protobuf::RepeatedPtrField<v1::VersionChange>;
 
 constexpr char kDescription[] =
-    "ADDRESS is the admin_address of the daemon's configuration: HOST:PORT or unix:PATH.\n\n"
-    "  status                         what serves, what does not, and why\n"
-    "  reload                         looks at the model repository now\n"
-    "  load MODEL [VERSION]           loads and serves a version; ends its quarantine\n"
-    "  unload MODEL [VERSION]         takes a version, or the whole model, out of service\n"
-    "  label MODEL LABEL [VERSION]    ties a label to a version; without one: takes it away\n"
-    "  rollback MODEL [VERSION]       goes back to the version before, or to an --epoch of one\n"
-    "  reload-config                  serves what the configuration file says now, all or nothing\n"
-    "\n"
-    "Each change waits until everything it needs is loaded, checked and published.  Exit code 1:\n"
-    "it was refused, and nothing has changed.";
+    R"(ADDRESS is the admin_address of the daemon's configuration: HOST:PORT or unix:PATH.
+
+  status                         what serves, what does not, and why
+  reload                         looks at the model repository now
+  load MODEL [VERSION]           loads and serves a version; ends its quarantine
+  unload MODEL [VERSION]         takes a version, or the whole model, out of service
+  label MODEL LABEL [VERSION]    ties a label to a version; without one: takes it away
+  rollback MODEL [VERSION]       goes back to the version before, or to an --epoch of one
+  reload-config                  serves what the configuration file says now, all or nothing
+
+Each change waits until everything it needs is loaded, checked and published.  Exit code 1:
+it was refused, and nothing has changed.)";
 
 // What every action needs.
 struct Admin {

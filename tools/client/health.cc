@@ -17,10 +17,9 @@ namespace ulfd::tools {
 namespace {
 
 constexpr char kDescription[] =
-    "With HOST:PORT, calls grpc.health.v1.Health.Check; with http://HOST:PORT/readyz, reads that\n"
-    "page of the daemon's HTTP port, which asks for neither certificates nor tokens.  Exit code "
-    "0:\n"
-    "it serves (SERVING, status 200); 1: anything else, or no answer.";
+    R"(With HOST:PORT, calls grpc.health.v1.Health.Check; with http://HOST:PORT/readyz, reads that
+page of the daemon's HTTP port, which asks for neither certificates nor tokens.  Exit code 0:
+it serves (SERVING, status 200); 1: anything else, or no answer.)";
 
 absl::Status CheckGrpc(const Connection& server, const std::string& model, absl::Duration timeout) {
   using grpc::health::v1::Health, grpc::health::v1::HealthCheckResponse;

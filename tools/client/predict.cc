@@ -13,12 +13,12 @@ namespace ulfd::tools {
 namespace {
 
 constexpr char kDescription[] =
-    "Calls the daemon at HOST:PORT and prints one line per ad.  The request comes from\n"
-    "  --inputs=FILE.npz   arrays named like the graph's inputs (\"ad.ids\", \"mask\"; \"/\" is\n"
-    "                      written as %2F), sorted into user and ad features by asking the daemon\n"
-    "                      for the model's metadata; or from\n"
-    "  --request=FILE      a ulfd.v1.PredictRequest, text (.textproto) or binary (.pb); the flags\n"
-    "                      below then override what the file says.";
+    R"(Calls the daemon at HOST:PORT and prints one line per ad.  The request comes from
+  --inputs=FILE.npz   arrays named like the graph's inputs ("ad.ids", "mask"; "/" is
+                      written as %2F), sorted into user and ad features by asking the daemon
+                      for the model's metadata; or from
+  --request=FILE      a ulfd.v1.PredictRequest, text (.textproto) or binary (.pb); the flags
+                      below then override what the file says.)";
 
 struct Options {
   std::string model, label, inputs, request, top_k_output, save, request_id, row_names;

@@ -22,15 +22,14 @@ namespace ulfd::tools {
 namespace {
 
 constexpr char kDescription[] =
-    "Compares two npz files, golden tensors (A) and ours (B, of `ulf score --dump_all`), tensor "
-    "by\n"
-    "tensor, and names the first that differs by more than the tolerance or is missing; with "
-    "--model\n"
-    "in the order in which the graph computes them.\n\n"
-    "With --requests, scores them with two versions of a model, and prints how far B's scores are\n"
-    "from A's: what another training, another precision, or tables with smaller rows do to "
-    "them.\n\n"
-    "Fails where anything differs by more than the tolerance.";
+    R"(Compares two npz files, golden tensors (A) and ours (B, of `ulf score --dump_all`), tensor by
+tensor, and names the first that differs by more than the tolerance or is missing; with --model
+in the order in which the graph computes them.
+
+With --requests, scores them with two versions of a model, and prints how far B's scores are
+from A's: what another training, another precision, or tables with smaller rows do to them.
+
+Fails where anything differs by more than the tolerance.)";
 
 absl::Status CompareTensors(const std::string& a_path, const std::string& b_path,
                             const std::string& model_directory, double tolerance,

@@ -12,14 +12,13 @@ namespace ulfd::tools {
 
 struct TensorDifference {
   std::string name;
-  double max_abs =
-      0;  // Largest |b - a|; infinity where one is NaN or infinite and the other not so.
+  // Largest |b - a|; infinity where one is NaN or infinite and the other not so.
+  double max_abs = 0;
   double max_rel = 0;  // Largest |b - a| / max(1e-6, |a|).
   double cosine = 1;   // Of both as vectors; 1 if both are zero.
-  std::string
-      problem;  // Empty, or why there are no figures: "missing in B", "shape [2] against [3]".
-  // Every element within tolerance * max(1, |a|).
-  bool within = true;
+  // Empty, or why there are no figures: "missing in B", "shape [2] against [3]".
+  std::string problem;
+  bool within = true;  // Every element within tolerance * max(1, |a|).
 };
 
 struct Comparison {

@@ -35,13 +35,12 @@ using engine::Precision;
 using engine::PrecisionChoice;
 
 constexpr char kDescription[] =
-    "Scores recorded or saved requests in fp32 and in a low precision, and prints how far the\n"
-    "scores move: for each layer with weights alone (layers that are computed as one step\n"
-    "together), and for all of them.  Layers stay in fp32, the worst first, until no score moves "
-    "by\n"
-    "more than --max_error.  --output gets the model's manifest with `precision`,\n"
-    "`layer_precision` and a `golden_tolerance` of twice the largest error.  Nothing else is\n"
-    "changed.";
+    R"(Scores recorded or saved requests in fp32 and in a low precision, and prints how far the
+scores move: for each layer with weights alone (layers that are computed as one step
+together), and for all of them.  Layers stay in fp32, the worst first, until no score moves by
+more than --max_error.  --output gets the model's manifest with `precision`,
+`layer_precision` and a `golden_tolerance` of twice the largest error.  Nothing else is
+changed.)";
 
 struct Options {
   ScoreFlags scores;

@@ -28,17 +28,14 @@ constexpr char kSynopsis[] =
     "ulf convert caffe NET.prototxt [WEIGHTS.caffemodel] OUT\n"
     "       ulf convert onnx MODEL.onnx OUT";
 constexpr char kDescription[] =
-    "Turns a Caffe or ONNX model into the version directory OUT (such as models/rank/1), which "
-    "must\n"
-    "not exist or be empty: graph_ulf.txt, weights.pb, model.textproto, embedding tables, a "
-    "report\n"
-    "of what became of every node, and _SUCCESS last.  Nodes that cannot be converted are all\n"
-    "listed, and then nothing is written.\n\n"
-    "ONNX: an input whose leading dimension is 1 or named user or users belongs to the user; "
-    "named\n"
-    "ads, ad, batch, batch_size or N it has a row per ad.  What was converted is compared with "
-    "the\n"
-    "model on made-up inputs, and not written if it differs.  Caffe: inputs have a row per ad.";
+    R"(Turns a Caffe or ONNX model into the version directory OUT (such as models/rank/1), which must
+not exist or be empty: graph_ulf.txt, weights.pb, model.textproto, embedding tables, a report
+of what became of every node, and _SUCCESS last.  Nodes that cannot be converted are all
+listed, and then nothing is written.
+
+ONNX: an input whose leading dimension is 1 or named user or users belongs to the user; named
+ads, ad, batch, batch_size or N it has a row per ad.  What was converted is compared with the
+model on made-up inputs, and not written if it differs.  Caffe: inputs have a row per ad.)";
 
 // "a=1,b=2".
 absl::Status ParseDims(const std::vector<std::string>& pairs,

@@ -21,10 +21,10 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr char kDescription[] =
-    "Writes DIR/NAME/1, a Deep Interest Network over a made-up shop, and example requests into\n"
-    "DIR/NAME/requests.  DIR is then a model repository: `ulfd --model_repository=DIR` serves it.\n"
-    "The preferences are planted: an ad scores high if the user's history holds its category, if\n"
-    "the user's profile likes the category, and if the ad itself is good.  Same flags, same bytes.";
+    R"(Writes DIR/NAME/1, a Deep Interest Network over a made-up shop, and example requests into
+DIR/NAME/requests.  DIR is then a model repository: `ulfd --model_repository=DIR` serves it.
+The preferences are planted: an ad scores high if the user's history holds its category, if
+the user's profile likes the category, and if the ad itself is good.  Same flags, same bytes.)";
 
 // Names and texts of the files that are the same for all.
 constexpr std::pair<const char*, const char*> kFiles[] = {

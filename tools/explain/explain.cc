@@ -20,11 +20,11 @@ namespace ulfd::tools {
 namespace {
 
 constexpr char kDescription[] =
-    "Loads the model in MODELDIR (a version directory, such as models/din/1) as the daemon would\n"
-    "and prints, for every layer of the file, its level, shapes and cost, what the optimiser did\n"
-    "to it and what that saved; then the steps that are executed, in order, with the cut between\n"
-    "what is computed once per request (the user part) and for every ad: from the ad alone (the\n"
-    "ad part), or from ad and user (the joint part).";
+    R"(Loads the model in MODELDIR (a version directory, such as models/din/1) as the daemon would
+and prints, for every layer of the file, its level, shapes and cost, what the optimiser did
+to it and what that saved; then the steps that are executed, in order, with the cut between
+what is computed once per request (the user part) and for every ad: from the ad alone (the
+ad part), or from ad and user (the joint part).)";
 constexpr int64_t kMaxAds = 1000000;
 
 struct Options {

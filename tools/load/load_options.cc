@@ -13,18 +13,17 @@ namespace ulfd::tools {
 namespace {
 
 constexpr char kDescription[] =
-    "Offers load to the server at HOST:PORT (several: in turn) and reports how long calls took "
-    "and\n"
-    "what became of them.\n"
-    "\n"
-    "Calls are sent when they are due, whether or not earlier ones have been answered, and their\n"
-    "latency counts from the time when they were due (corrected for coordinated omission); the\n"
-    "latency from the time of sending is shown beside it.  --closed_loop=N instead keeps N calls\n"
-    "under way; its corrected figures assume that a call was due every median latency.\n"
-    "\n"
-    "Requests are made up from the model's metadata: users by a Zipf distribution, each always\n"
-    "with the same features, ids by another; or they come from --inputs or --replay.  The same\n"
-    "flags and seed give the same requests at the same times.";
+    R"(Offers load to the server at HOST:PORT (several: in turn) and reports how long calls took and
+what became of them.
+
+Calls are sent when they are due, whether or not earlier ones have been answered, and their
+latency counts from the time when they were due (corrected for coordinated omission); the
+latency from the time of sending is shown beside it.  --closed_loop=N instead keeps N calls
+under way; its corrected figures assume that a call was due every median latency.
+
+Requests are made up from the model's metadata: users by a Zipf distribution, each always
+with the same features, ids by another; or they come from --inputs or --replay.  The same
+flags and seed give the same requests at the same times.)";
 
 // Texts of flags that hold more than one value.
 struct Texts {

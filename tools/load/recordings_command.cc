@@ -22,12 +22,12 @@ namespace ulfd::tools {
 namespace {
 
 constexpr char kDescription[] =
-    "Lists the recorded calls in a file of the daemon's recorder, or in all files in a folder\n"
-    "(`ulf load --replay` sends them again).  With --inputs and --outputs one call is written as\n"
-    "npz files instead, which `ulf score`, `ulf predict` and `ulf compare` take.  Of a call with\n"
-    "top_k these are the scores of its best ads alone, and top_k.indices says which ones.  With\n"
-    "--requests all calls are written as one file without their scores: what warms a version (in\n"
-    "its warmup/) that is to score otherwise than the one that was recorded.";
+    R"(Lists the recorded calls in a file of the daemon's recorder, or in all files in a folder
+(`ulf load --replay` sends them again).  With --inputs and --outputs one call is written as
+npz files instead, which `ulf score`, `ulf predict` and `ulf compare` take.  Of a call with
+top_k these are the scores of its best ads alone, and top_k.indices says which ones.  With
+--requests all calls are written as one file without their scores: what warms a version (in
+its warmup/) that is to score otherwise than the one that was recorded.)";
 
 struct Options {
   int64_t record = 0, rows = 50;

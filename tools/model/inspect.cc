@@ -19,13 +19,12 @@ namespace {
 using engine::ModelInfo;
 
 constexpr char kDescription[] =
-    "Loads the model in MODELDIR (a version directory, such as models/din/1, or the highest\n"
-    "version in models/din) with its deltas, as the daemon would, and prints its layers with\n"
-    "shapes, levels, parameters and weights, its inputs and outputs, its tables, the memory it\n"
-    "takes, and what the loader noticed.  In a shape, \"ads\" stands for the number of ads of a\n"
-    "request and \"?\" for what only a request tells.  Recordings in warmup/ are not scored, and "
-    "the\n"
-    "limits of the daemon's configuration not asked: `ulfd --check_config` does that.";
+    R"(Loads the model in MODELDIR (a version directory, such as models/din/1, or the highest
+version in models/din) with its deltas, as the daemon would, and prints its layers with
+shapes, levels, parameters and weights, its inputs and outputs, its tables, the memory it
+takes, and what the loader noticed.  In a shape, "ads" stands for the number of ads of a
+request and "?" for what only a request tells.  Recordings in warmup/ are not scored, and the
+limits of the daemon's configuration not asked: `ulfd --check_config` does that.)";
 constexpr size_t kMaxCell = 64;
 
 std::string Summary(const ModelInfo& info) {

@@ -24,11 +24,9 @@ using engine::NpyArray;
 using engine::Tensor;
 
 constexpr char kDescription[] =
-    "Loads the model in MODELDIR (a version directory, such as models/din/1) with its deltas, "
-    "runs\n"
-    "it on the arrays of --inputs, which are named like the graph's inputs (\"mid.ids\", "
-    "\"mask\";\n"
-    "\"/\" is written as %2F), and prints the shape and first values of every output.";
+    R"(Loads the model in MODELDIR (a version directory, such as models/din/1) with its deltas, runs
+it on the arrays of --inputs, which are named like the graph's inputs ("mid.ids", "mask";
+"/" is written as %2F), and prints the shape and first values of every output.)";
 
 // Calls add(tensor's elements as T) with the element type of the tensor.
 template <typename F>

@@ -24,13 +24,14 @@ namespace {
 
 constexpr char kSynopsis[] = "ulf sync SRC DST [--watch=SECONDS] [--keep=N]";
 constexpr char kDescription[] =
-    "Copies SRC/NAME/VERSION/ to DST/NAME/VERSION/, and deltas/EPOCH/ of versions, once SRC has\n"
-    "their _SUCCESS.  Each appears whole or not at all, after lengths, sums of the manifest and\n"
-    "table files were checked; what is there is not copied again, and what was cut off goes on\n"
-    "where it ended.  A source without any complete version is an error.\n\n"
-    "SRC: a directory; http://... or https://..., where directories are index pages (nginx,\n"
-    "Apache, python3 -m http.server); s3://BUCKET[/PREFIX], with AWS_ACCESS_KEY_ID and\n"
-    "AWS_SECRET_ACCESS_KEY in the environment.";
+    R"(Copies SRC/NAME/VERSION/ to DST/NAME/VERSION/, and deltas/EPOCH/ of versions, once SRC has
+their _SUCCESS.  Each appears whole or not at all, after lengths, sums of the manifest and
+table files were checked; what is there is not copied again, and what was cut off goes on
+where it ended.  A source without any complete version is an error.
+
+SRC: a directory; http://... or https://..., where directories are index pages (nginx,
+Apache, python3 -m http.server); s3://BUCKET[/PREFIX], with AWS_ACCESS_KEY_ID and
+AWS_SECRET_ACCESS_KEY in the environment.)";
 constexpr size_t kMaxErrorBytes = 1000;
 
 void Say(std::FILE* out, const std::string& line) {
