@@ -142,8 +142,8 @@ void Suggest(TensorSpec& spec, const Shape& shape, Level level) {
 
 absl::StatusOr<CyclicParams> ReadCyclic(LayerWeights weights) {
   constexpr int64_t kMaxPeriod = int64_t{1} << 26;
-  constexpr int64_t kMinBlock =
-      2048;  // Elements per step of the kernels: fits L1, hides the cost of a call.
+  // Elements per step of the kernels: fits L1, hides the cost of a call.
+  constexpr int64_t kMinBlock = 2048;
   CyclicParams params;
   params.period = 1;
   for (size_t i = 0; i < weights.size(); ++i) {

@@ -8,8 +8,8 @@
 namespace ulfd::engine {
 namespace {
 
-constexpr int kChains =
-    12;  // Independent sums: latency times throughput of today's FMA units, with room.
+// Independent sums: latency times throughput of today's FMA units, with room.
+constexpr int kChains = 12;
 constexpr int64_t kSteps = 200000;
 
 using Floats4 [[gnu::vector_size(16)]] = float;
