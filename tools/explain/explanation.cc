@@ -17,13 +17,6 @@ using engine::ModelInfo;
 using engine::PlanInfo;
 using engine::PlanStep;
 
-engine::Cost Sum(const engine::Cost& a, const engine::Cost& b) {
-  engine::Cost sum = a;
-  sum.flops += b.flops;
-  sum.bytes += b.bytes;
-  return sum;
-}
-
 bool StandsFor(const PlanStep& step, int layer) {
   return std::binary_search(step.layers.begin(), step.layers.end(), layer);
 }
@@ -52,9 +45,7 @@ LayerExplanation ExplainLayer(const Explanation& all, int index) {
   for (Level level : layer.top_levels) result.level = engine::Join(result.level, level);
   for (const PlanStep& step : all.written.steps) {
     // A step that stands for several layers (double_layers) is counted for the first.
-    if (!step.layers.empty() && step.layers.front() == index) {
-      result.cost = Sum(result.cost, step.cost);
-    }
+    if (!step.layers.empty() && step.layers.front() == index) result.cost += step.cost;
   }
   for (size_t r = 0; r < all.info->rewrites.size(); ++r) {
     const std::vector<int>& layers = all.info->rewrites[r].layers;
