@@ -439,6 +439,13 @@ TEST_F(OnnxTest, AttributesOfOtherTypesAreRefused) {
   EXPECT_EQ(error("node { op_type: 'Scaler' domain: 'ai.onnx.ml' input: 'x' output: 'y' "
                   "attribute { name: 'offset' type: INTS ints: [1, 2, 3, 4] } }"),
             "m.onnx: node \"y\" (Scaler): attribute offset is of type INTS, want FLOATS");
+  // Of operators that ONNX's library does not know.
+  EXPECT_EQ(error("node { op_type: 'Gelu' input: 'x' output: 'y' "
+                  "attribute { name: 'approximate' type: INT i: 1 } }"),
+            "m.onnx: node \"y\" (Gelu): attribute approximate is of type INT, want STRING");
+  EXPECT_EQ(error("node { op_type: 'QuickGelu' domain: 'com.microsoft' input: 'x' output: 'y' "
+                  "attribute { name: 'alpha' type: INT i: 1 } }"),
+            "m.onnx: node \"y\" (QuickGelu): attribute alpha is of type INT, want FLOAT");
 }
 
 // As exporters write them: branches that call functions, attributes that a call leaves out or that

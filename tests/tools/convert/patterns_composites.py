@@ -87,10 +87,10 @@ def root_mean_square(g):
 
 
 def gated(g):
-    """Activations of operator sets 24 and 28; a number that should be a float may be a whole one."""
+    """Activations of operator sets 24 and 28."""
     g.opset = 28
     x, y = g.input("x", numbers(g, ADS, 3, 4)), g.input("y", numbers(g, ADS, 3, 4))
-    for alpha in (1, 0.7):
+    for alpha in (1.0, 0.7):
         swish = x.array / (1 + np.exp(-alpha * x.array))
         call(g, "", "Swish", [x], swish, alpha=alpha)
         call(g, "", "SwiGLU", [x, y], swish * y.array, alpha=alpha)

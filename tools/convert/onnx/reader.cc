@@ -5,13 +5,16 @@
 #include <algorithm>
 #include <exception>
 #include <filesystem>
+#include <map>
 #include <set>
+#include <utility>
 #include <vector>
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "base/bounded_parse.h"
 #include "base/errors.h"
 #include "base/file.h"
@@ -255,24 +258,57 @@ std::string NodeText(const onnx::NodeProto& node) {
                       "\" (", node.op_type(), "): ");
 }
 
-// Each attribute is of its operator's type: of another one it would be read as 0, or as not there.
-absl::Status CheckTypes(const onnx::NodeProto& node, const onnx::OpSchema& schema) {
-  for (const onnx::AttributeProto& attribute : node.attribute()) {
-    const auto wanted = schema.attributes().find(attribute.name());
-    // Early versions of the format state no types.
-    if (wanted == schema.attributes().end() || !attribute.has_type() ||
-        attribute.type() == wanted->second.type) {
-      continue;
+using AttributeType = onnx::AttributeProto::AttributeType;
+using AttributeTypes = std::map<std::string, std::set<AttributeType>>;
+
+// By name: those of all operators that the library knows, and of others that are converted.
+AttributeTypes TypesByName() {
+  AttributeTypes types;
+  for (const onnx::OpSchema& schema : onnx::OpSchemaRegistry::get_all_schemas_with_history()) {
+    for (const auto& [name, attribute] : schema.attributes()) types[name].insert(attribute.type);
+  }
+  const std::pair<AttributeType, const char*> newer[] = {
+      {onnx::AttributeProto::INT,
+       "K N aggregate_function antialias bits block_size channels_last do_rotary interleaved "
+       "is_packed_batching kv_num_heads left_window_size num_groups num_heads output_dtype "
+       "post_transform q_num_heads right_window_size rotary_embedding_dim transBatchA transBatchB "
+       "unidirectional"},
+      {onnx::AttributeProto::INTS, "leaf_targetids nodes_falseleafs nodes_trueleafs tree_roots"},
+      {onnx::AttributeProto::FLOAT,
+       "activation_alpha activation_beta mask_filter_value scale softcap"},
+      {onnx::AttributeProto::FLOATS, "activation_params"},
+      {onnx::AttributeProto::STRING, "activation approximate keep_aspect_ratio_policy"},
+      {onnx::AttributeProto::TENSOR, "nodes_hitrates nodes_modes"}};
+  for (const auto& [type, names] : newer) {
+    for (const absl::string_view name : absl::StrSplit(names, ' ')) {
+      types[std::string(name)].insert(type);
     }
+  }
+  return types;
+}
+
+// Each attribute is of its operator's type: of another one it would be read as 0, or as not there.
+absl::Status CheckTypes(const onnx::NodeProto& node, const onnx::OpSchema* schema,
+                        const AttributeTypes& by_name) {
+  for (const onnx::AttributeProto& attribute : node.attribute()) {
+    if (!attribute.has_type()) continue;  // Early versions of the format state none.
+    std::set<AttributeType> wanted;
+    if (schema != nullptr && schema->attributes().contains(attribute.name())) {
+      wanted = {schema->attributes().at(attribute.name()).type};
+    } else if (const auto found = by_name.find(attribute.name()); found != by_name.end()) {
+      wanted = found->second;
+    }
+    if (wanted.empty() || wanted.contains(attribute.type())) continue;
     return InvalidArgument(NodeText(node), "attribute ", attribute.name(), " is of type ",
                            onnx::AttributeProto::AttributeType_Name(attribute.type()), ", want ",
-                           onnx::AttributeProto::AttributeType_Name(wanted->second.type));
+                           onnx::AttributeProto::AttributeType_Name(*wanted.begin()));
   }
   return absl::OkStatus();
 }
 
 // Nodes have the inputs that their operators need, and a first output; those of bodies, too.
-absl::Status CheckNodes(const onnx::GraphProto& graph, int64_t opset) {
+absl::Status CheckNodes(const onnx::GraphProto& graph, int64_t opset,
+                        const AttributeTypes& by_name) {
   for (const onnx::NodeProto& node : graph.node()) {
     const bool standard = node.domain().empty() || node.domain() == "ai.onnx";
     const onnx::OpSchema* const schema =
@@ -291,11 +327,10 @@ absl::Status CheckNodes(const onnx::GraphProto& graph, int64_t opset) {
     }
     const onnx::OpSchema* const types =
         standard ? schema : onnx::OpSchemaRegistry::Schema(node.op_type(), node.domain());
-    if (types != nullptr) {
-      RETURN_IF_ERROR(CheckTypes(node, *types));
-    }
+    RETURN_IF_ERROR(CheckTypes(node, types, by_name));
     for (const onnx::AttributeProto& attribute : node.attribute()) {
-      RETURN_IF_ERROR(Annotate(CheckNodes(attribute.g(), opset), "attribute ", attribute.name()));
+      RETURN_IF_ERROR(
+          Annotate(CheckNodes(attribute.g(), opset, by_name), "attribute ", attribute.name()));
     }
   }
   return absl::OkStatus();
@@ -303,7 +338,7 @@ absl::Status CheckNodes(const onnx::GraphProto& graph, int64_t opset) {
 
 // Every name is made once, and before it is read.
 absl::Status CheckStructure(const onnx::GraphProto& graph, int64_t opset) {
-  RETURN_IF_ERROR(CheckNodes(graph, opset));
+  RETURN_IF_ERROR(CheckNodes(graph, opset, TypesByName()));
   std::set<std::string> known;
   for (const onnx::ValueInfoProto& input : graph.input()) {
     if (!known.insert(input.name()).second) {

@@ -244,9 +244,7 @@ int64_t IntAttribute(const onnx::NodeProto& node, const char* name, int64_t othe
 }
 float FloatAttribute(const onnx::NodeProto& node, const char* name, float otherwise) {
   const onnx::AttributeProto* attribute = FindAttribute(node, name);
-  if (attribute == nullptr) return otherwise;
-  // Of operators that ONNX's library does not know, nobody checks the types.
-  return attribute->has_i() ? static_cast<float>(attribute->i()) : attribute->f();
+  return attribute == nullptr ? otherwise : attribute->f();
 }
 std::string StringAttribute(const onnx::NodeProto& node, const char* name, const char* otherwise) {
   const onnx::AttributeProto* attribute = FindAttribute(node, name);
