@@ -162,6 +162,14 @@ def dropout_off(g):
         g.output(g.node("Dropout", [x, *inputs], x.array))
 
 
+def nearest_in_single_precision(g):
+    """1.5 / 0.6 is 2.5 in single precision, and less in double of the single 0.6."""
+    x = g.input("x", g.random.randn(ADS, 2, 6).astype(np.float32))
+    scales = g.constant(np.array([1, 1, 0.6], np.float32))
+    g.output(g.node("Resize", [x, None, scales], x.array[..., [0, 2, 3]], mode="nearest",
+                    nearest_mode="floor"))
+
+
 def causal_convolution(g):
     """Padded at both ends; what comes behind the last step is cut off."""
     x = g.input("x", g.random.randn(ADS, 3, 6).astype(np.float32))
@@ -640,7 +648,7 @@ def dropout_on(g):
 
 
 PATTERNS = [gates_of_steps, convolutions_of_steps, convolutions_of_single_rows, convolutions_of_whole_rows,
-            convolutions_of_patches, convolutions_of_volumes, constants_of_all_types, computed_bias, dropout_off, causal_convolution, parts_without_anything, sequences,
+            convolutions_of_patches, convolutions_of_volumes, constants_of_all_types, computed_bias, dropout_off, causal_convolution, nearest_in_single_precision, parts_without_anything, sequences,
             chunks, normalised_constants, layer_norms_of_any_axes, tangent,
             attention_of_today, groups_normalised, einsum_with_diagonals, arithmetic_of_constants,
             branch_by_shape, einsum_of_one, einsum_of_three, einsum_with_constants,

@@ -21,32 +21,33 @@ using engine::Dim;
 constexpr int64_t kMostWeights = 1 << 24;
 
 // The input's coordinate that output i lies at.
-absl::StatusOr<double> Coordinate(const std::string& mode, double i, double from, double to,
-                                  double scale, double start, double end) {
-  if (mode == "half_pixel") return (i + 0.5) / scale - 0.5;
-  if (mode == "pytorch_half_pixel") return to > 1 ? (i + 0.5) / scale - 0.5 : 0;
+template <typename T>
+absl::StatusOr<T> Coordinate(const std::string& mode, T i, T from, T to, T scale, T start, T end) {
+  constexpr T kHalf = 0.5;
+  if (mode == "half_pixel") return (i + kHalf) / scale - kHalf;
+  if (mode == "pytorch_half_pixel") return to > 1 ? (i + kHalf) / scale - kHalf : 0;
   if (mode == "asymmetric") return i / scale;
-  if (mode == "tf_half_pixel_for_nn") return (i + 0.5) / scale;
+  if (mode == "tf_half_pixel_for_nn") return (i + kHalf) / scale;
   if (mode == "align_corners") {
-    if (std::fabs(from * scale - to) > 1e-3) {
+    if (std::fabs(from * scale - to) > T(1e-3)) {
       return Unimplemented("align_corners to a size that is no whole number");
     }
     return to > 1 ? i * (from - 1) / (to - 1) : 0;
   }
   if (mode == "half_pixel_symmetric") {
-    const double adjusted = to / (scale * from);
-    return from / 2 * (1 - adjusted) + (i + 0.5) / scale - 0.5;
+    const T adjusted = to / (scale * from);
+    return from / 2 * (1 - adjusted) + (i + kHalf) / scale - kHalf;
   }
   if (mode == "tf_crop_and_resize") {
     return to > 1 ? start * (from - 1) + i * (end - start) * (from - 1) / (to - 1)
-                  : 0.5 * (start + end) * (from - 1);
+                  : kHalf * (start + end) * (from - 1);
   }
   return Unimplemented("coordinate_transformation_mode ", mode);
 }
 
-absl::StatusOr<int64_t> Nearest(const std::string& mode, double x) {
-  if (mode == "round_prefer_floor") return static_cast<int64_t>(std::ceil(x - 0.5));
-  if (mode == "round_prefer_ceil") return static_cast<int64_t>(std::floor(x + 0.5));
+absl::StatusOr<int64_t> Nearest(const std::string& mode, float x) {
+  if (mode == "round_prefer_floor") return static_cast<int64_t>(std::ceil(x - 0.5f));
+  if (mode == "round_prefer_ceil") return static_cast<int64_t>(std::floor(x + 0.5f));
   if (mode == "floor") return static_cast<int64_t>(std::floor(x));
   if (mode == "ceil") return static_cast<int64_t>(std::ceil(x));
   return Unimplemented("nearest_mode ", mode);
@@ -142,7 +143,12 @@ absl::StatusOr<ResizedAxis> ResizeAxis(const onnx::NodeProto& node, int64_t opse
     auto first = static_cast<int64_t>(std::floor(x));
     const double r = x - std::floor(x);
     if (mode == "nearest") {
-      ASSIGN_OR_RETURN(first, Nearest(nearest, x));
+      // In single precision, as runtimes do: it decides between two.
+      ASSIGN_OR_RETURN(const float at,
+                       Coordinate(coordinates, static_cast<float>(i), static_cast<float>(from),
+                                  static_cast<float>(wanted), static_cast<float>(scale),
+                                  static_cast<float>(start), static_cast<float>(end)));
+      ASSIGN_OR_RETURN(first, Nearest(nearest, at));
     } else if (mode == "linear") {
       weights = {0, 1 - r, r, 0};
     } else if (mode == "cubic") {
