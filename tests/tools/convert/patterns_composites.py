@@ -155,10 +155,13 @@ def padded_attention(g):
 def attention_of_set_23(g):
     g.opset = 23
     x, y = g.input("x", numbers(g, ADS, 3, 4)), g.input("y", numbers(g, ADS, 5, 4))
-    mask = g.constant(g.random.rand(3, 5) > 0.4)
+    seen = g.random.rand(3, 5) > 0.4
+    seen[1] = False  # A query that sees nothing has zeros.
+    mask = g.constant(seen)
     own = heads_of(x.array), heads_of(y.array), heads_of(y.array)
     call(g, "", "Attention", [x, y, y, mask],
-         joined(attend(*own, np.where(mask.array, 0, -1e30))), q_num_heads=2, kv_num_heads=2)
+         joined(attend(*own, np.where(mask.array, 0, -1e30)) * mask.array.any(1)[:, None]),
+         q_num_heads=2, kv_num_heads=2)
     # Two heads of queries for each of keys and values.
     x = g.input("wide", numbers(g, ADS, 3, 8))
     q, kv = heads_of(x.array, 4), heads_of(y.array)
@@ -558,7 +561,29 @@ PATTERNS = [fused_activations, fused_products, rows_behind_steps, fused_norms, r
             encoded_floats, encoded_whole_floats, scalers_and_linear_models,
             one_row_for_two_classes, support_vectors, trees, trees_of_set_5, encoders,
             labels_of_classes, maps, norms_and_choices]
-REFUSED = [(quantised_by_the_request, "as it was before it was quantised"),
+def more_keys_than_queries(g):
+    x, y = g.input("x", numbers(g, ADS, 3, 4)), g.input("y", numbers(g, ADS, 5, 4))
+    call(g, MICROSOFT, "MultiHeadAttention", [x, y, y], x.array, num_heads=2, unidirectional=1)
+
+
+def columns_that_are_cut(g):
+    x = g.input("x", numbers(g, ADS, 3))
+    call(g, ML, "FeatureVectorizer", [x], x.array[:, :2], inputdimensions=[2])
+
+
+def trees_in_double_precision(g):
+    x = g.input("x", numbers(g, ADS, 3))
+    base = numpy_helper.from_array(np.array([0.5]))
+    call(g, ML, "TreeEnsembleRegressor", [x], np.ones((ADS, 1)), nodes_treeids=[0], nodes_nodeids=[0],
+         nodes_featureids=[0], nodes_values=[0.0], nodes_modes=["LEAF"], nodes_truenodeids=[0],
+         nodes_falsenodeids=[0], target_treeids=[0], target_nodeids=[0], target_ids=[0],
+         target_weights=[0.5], n_targets=1, base_values_as_tensor=base)
+
+
+REFUSED = [(more_keys_than_queries, "do not broadcast"),
+           (columns_that_are_cut, "m.onnx"),
+           (trees_in_double_precision, "TreeEnsembleRegressor"),
+           (quantised_by_the_request, "as it was before it was quantised"),
            (scales_of_nothing, "DequantizeLinear"),
            (labels_far_apart, "labels that are integers"),
            (trees_with_a_cycle, "with a cycle"),

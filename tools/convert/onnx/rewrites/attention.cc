@@ -56,21 +56,31 @@ std::string Attend(CompositeWriter& w, const Node& node, const std::string& q, c
     scores =
         w.Make(node, "Div", {scores, w.Make(node, "Sqrt", {w.Float(node, w.SizeOf(node, q, 3))})});
   }
+  const bool hides = w.TypeOf(how.mask) == onnx::TensorProto::BOOL;
+  std::vector<std::string> seen;
+  if (hides) seen.push_back(how.mask);
+  if (!how.mask.empty() && !hides) scores = w.Make(node, "Add", {scores, how.mask});
   if (how.causal) {
     const std::string shape = w.Fresh(scores), ones = w.Fresh(scores), some = w.Fresh(scores);
-    SetInt(w.Add(node, "Concat", {w.SizeOf(node, q, 2), w.SizeOf(node, k, 2)}, shape), "axis", 0);
+    // Where there are more keys than queries, ONNX Runtime shows them all to the last query alone.
+    const std::string& keys = node.domain() == kMicrosoft ? q : k;
+    SetInt(w.Add(node, "Concat", {w.SizeOf(node, q, 2), w.SizeOf(node, keys, 2)}, shape), "axis",
+           0);
     w.Add(node, "Expand", {w.Number(scores, 1), shape}, ones);
     SetInt(w.Add(node, "Trilu", {ones}, some), "upper", 0);
-    const std::string seen = w.Make(node, "Greater", {some, w.Number(scores, 0)});
-    scores = w.Make(node, "Where", {seen, scores, w.Number(scores, kNever)});
+    seen.push_back(w.Make(node, "Greater", {some, w.Number(scores, 0)}));
   }
-  if (!how.mask.empty()) {
-    scores = w.TypeOf(how.mask) == onnx::TensorProto::BOOL
-                 ? w.Make(node, "Where", {how.mask, scores, w.Number(scores, kNever)})
-                 : w.Make(node, "Add", {scores, how.mask});
-  }
-  const std::string weights = w.Fresh(scores);
+  const auto cover = [&](std::string x, float hidden) {
+    for (const std::string& mask : seen) {
+      x = w.Make(node, "Where", {mask, x, w.Number(x, hidden)});
+    }
+    return x;
+  };
+  scores = cover(scores, kNever);
+  std::string weights = w.Fresh(scores);
   SetInt(w.Add(node, "Softmax", {scores}, weights), "axis", -1);
+  // A query that may see no key has zeros.
+  if (hides) weights = cover(weights, 0);
   return w.Make(node, "MatMul", {weights, v});
 }
 

@@ -100,7 +100,15 @@ bool Binarize(CompositeWriter& w, const Node& node) {
 
 bool JoinFeatures(CompositeWriter& w, const Node& node) {
   std::vector<std::string> columns;
-  for (const std::string& input : node.input()) columns.push_back(w.Float(node, input));
+  const std::vector<int64_t> sizes = IntsAttribute(node, "inputdimensions");
+  if (!sizes.empty() && static_cast<int>(sizes.size()) != node.input_size()) return false;
+  for (const std::string& input : node.input()) {
+    const std::string x = w.Float(node, input);
+    // What does not fit would be cut, or filled up.
+    columns.push_back(
+        sizes.empty() ? x
+                      : w.Make(node, "Reshape", {x, w.Integers(x, {0, sizes[columns.size()]})}));
+  }
   SetInt(w.Add(node, "Concat", columns, node.output(0)), "axis", 1);
   return true;
 }
@@ -335,6 +343,7 @@ std::string Leaves(CompositeWriter& w, const Node& node, const std::string& kind
   Node& plain = w.Add(node, "TreeEnsembleRegressor", {x}, sums);
   for (const onnx::AttributeProto& attribute : node.attribute()) {
     const std::string& name = attribute.name();
+    if (absl::EndsWith(name, "_as_tensor")) return "";  // In double precision.
     const bool of_leaves = absl::StartsWith(name, absl::StrCat(kind, "_"));
     if (!of_leaves && !absl::StartsWith(name, "nodes_") && name != "base_values" &&
         name != "aggregate_function") {
