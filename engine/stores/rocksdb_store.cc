@@ -182,9 +182,24 @@ class RocksdbStore final : public RowStore {
   StoredTableInfo table_;
 };
 
-// No file that leads elsewhere, none that blocks who opens it, and none that RocksDB would take
-// into memory as a whole: it reads the list of files and settings, and applies the log of what was
-// not written to files yet, of which nothing is left by who built the table.
+// RocksDB believes what has no sum: it ends the process where such a block is damaged.
+absl::Status CheckSums(const InputFile& file) {
+  // The last bytes of a file of blocks: the kind of its sums first, and a number last.
+  constexpr uint64_t kBlocks = 0x88e241b785f4cff7;
+  char footer[53];
+  if (file.size() < int64_t{sizeof footer}) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const size_t got,
+                   file.ReadAt(file.size() - int64_t{sizeof footer}, footer, sizeof footer));
+  uint64_t number = 0;
+  std::memcpy(&number, footer + sizeof footer - sizeof number, sizeof number);
+  if (got < sizeof footer || number != kBlocks || footer[0] != 0) return absl::OkStatus();
+  return InvalidArgument(file.path(), ": its blocks have no checksums");
+}
+
+// No file that leads elsewhere, none that blocks who opens it, none without checksums, and none
+// that RocksDB would take into memory as a whole: it reads the list of files and settings, and
+// applies the log of what was not written to files yet, of which nothing is left by who built the
+// table.
 absl::Status CheckFiles(const std::string& directory) {
   constexpr int64_t kMostBytes = int64_t{16} << 20;
   std::error_code error;
@@ -197,6 +212,7 @@ absl::Status CheckFiles(const std::string& directory) {
     }
     const bool manifest = absl::StartsWith(it->path().filename().string(), "MANIFEST-");
     if (manifest) RETURN_IF_ERROR(CheckManifest(file));
+    if (kind == ".sst") RETURN_IF_ERROR(CheckSums(file));
   }
   if (!error) return absl::OkStatus();
   return absl::ErrnoToStatus(error.value(), absl::StrCat(directory, ": cannot be listed"));

@@ -6,6 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <rocksdb/db.h>
+#include <rocksdb/table.h>
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -303,6 +304,30 @@ TEST_F(RocksdbStoreTest, NamesWhatIsWrongWithADirectory) {
   copy("fifo");
   ASSERT_EQ(mkfifo(dir_.File("fifo/000099.sst").c_str(), 0600), 0);
   EXPECT_THAT(std::string(Open("fifo").status().message()), HasSubstr("000099.sst"));
+}
+
+// Where a block of such a file is damaged, RocksDB ends the process.
+TEST_F(RocksdbStoreTest, RefusesFilesWithoutSums) {
+  ASSERT_TRUE(Write("t", 10, 2).ok());
+  const auto add = [&](rocksdb::ChecksumType sums) {
+    rocksdb::BlockBasedTableOptions blocks;
+    blocks.checksum = sums;
+    rocksdb::Options options;
+    options.table_factory.reset(rocksdb::NewBlockBasedTableFactory(blocks));
+    rocksdb::DB* db = nullptr;
+    ASSERT_TRUE(rocksdb::DB::Open(options, dir_.File("t"), &db).ok());
+    rocksdb::WriteOptions write;
+    write.disableWAL = true;
+    EXPECT_TRUE(db->Put(write, "s", "another key").ok());
+    EXPECT_TRUE(db->Flush(rocksdb::FlushOptions()).ok());
+    EXPECT_TRUE(db->Close().ok());
+    delete db;
+  };
+  add(rocksdb::kCRC32c);
+  EXPECT_TRUE(Open("t").ok()) << Open("t").status();
+  add(rocksdb::kNoChecksum);
+  EXPECT_THAT(std::string(Open("t").status().message()),
+              HasSubstr(".sst: its blocks have no checksums"));
 }
 
 // A log would be applied, and a list read, in memory that no load counts.
