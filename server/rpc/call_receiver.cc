@@ -123,14 +123,22 @@ bool CallReceiver::AllBusy(const Threads& threads) {
   return all;
 }
 
+bool CallReceiver::WaitForLook() {
+  const auto look = std::chrono::steady_clock::now() + kLook;
+  for (bool woken = true; woken;) {
+    GiveTurns();
+    MutexLock lock(mu_);
+    if (Done()) return false;
+    woken = wake_watch_.WaitUntil(mu_, look);
+  }
+  return true;
+}
+
 void CallReceiver::Watch() {
+  const TurnWaker waker([this] { wake_watch_.NotifyAll(); });
   int quiet_looks = 0;
   for (;;) {
-    {
-      MutexLock lock(mu_);
-      if (!Done()) over_.WaitUntil(mu_, std::chrono::steady_clock::now() + kLook);
-      if (Done()) return;
-    }
+    if (!WaitForLook()) return;
     std::erase_if(spares_, [](const auto& spare) {
       if (!spare->ended.load()) return false;
       spare->thread.join();
@@ -140,7 +148,6 @@ void CallReceiver::Watch() {
     quiet_looks = all_busy ? 0 : quiet_looks + 1;
     if (all_busy && spares_busy && spares_.size() < kMostSpares) AddSpare();
     MaybeCancel();
-    GiveTurns();
     // Threads that were busy a moment ago may be so again in the next.
     if (quiet_looks == kQuietLooks) spares_wanted_.store(false);
   }
@@ -193,7 +200,7 @@ bool CallReceiver::Enter() {
 void CallReceiver::Leave() {
   MutexLock lock(mu_);
   --calls_;
-  if (Done()) over_.NotifyAll();
+  if (Done()) wake_watch_.NotifyAll();
 }
 
 grpc::Status CallReceiver::CheckHeaders(const grpc::ServerContext& context) const {
@@ -221,9 +228,9 @@ void CallReceiver::Stop() {
     // A call that still has something to say needs the queue open.
     MutexLock lock(mu_);
     stopping_ = true;
-    while (!Done()) over_.Wait(mu_);
+    while (!Done()) wake_watch_.Wait(mu_);
   }
-  over_.NotifyAll();  // If there was no call whose end would have told the watch.
+  wake_watch_.NotifyAll();  // If there was no call whose end would have told the watch.
   if (watch_.joinable()) watch_.join();
   queue_->Shutdown();
   for (Threads* threads : {&threads_, &spares_}) {

@@ -127,8 +127,7 @@ class CallReceiver {
   // std::system_error: the system refuses a thread.
   void Add(Threads& threads, const char* name, void (CallReceiver::*loop)(Thread& self));
   void AddSpare();
-  // Wakes a thread if connections wait for their turns: all may wait for events, as after a spare
-  // one that kept something and ended.
+  // Wakes a thread if connections wait for their turns: all may wait for events.
   void GiveTurns();
   // Calls cancel_ if it is time.
   void MaybeCancel();
@@ -138,6 +137,8 @@ class CallReceiver {
   void SpareLoop(Thread& self);
   // Looks after the threads until it is over.
   void Watch();
+  // Gives turns until then; false: it is over.
+  bool WaitForLook();
   // No call is left and none comes.
   bool Done() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return stopping_ && calls_ == 0; }
   // Whether it has computed since the last look, and received nothing.
@@ -151,7 +152,7 @@ class CallReceiver {
   alignas(64) std::atomic<int64_t> unanswered_{0};
   std::atomic<int64_t> last_answer_{0};  // On the steady clock.
   Mutex mu_;
-  CondVar over_;
+  CondVar wake_watch_;  // And Stop.
   int64_t calls_ ABSL_GUARDED_BY(mu_) = 0;
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
   std::function<void()> cancel_ ABSL_GUARDED_BY(mu_);

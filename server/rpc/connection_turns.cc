@@ -10,8 +10,10 @@
 #include <algorithm>
 #include <atomic>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <optional>
+#include <set>
 #include <unordered_map>
 #include <utility>
 
@@ -55,14 +57,6 @@ class ExecCtx {
 };
 struct Timestamp {
   int64_t ms;
-};
-enum class ExecutorType : int { kDefault };
-enum class ExecutorJobType : int { kShort };
-class Executor {
- public:
-  // On one of gRPC's own threads, after what waits for it.
-  static void Run(grpc_closure* closure, absl::Status status, ExecutorType type,
-                  ExecutorJobType length);
 };
 
 }  // namespace grpc_core
@@ -166,6 +160,16 @@ class Connections {
     MutexLock lock(mu_);
     (waiting.ended.ok() ? waiting_ : ended_).push_back(std::move(waiting));
     any_waiting_.store(true, std::memory_order_release);
+    if (this_turn != 0) return;
+    for (const std::function<void()>* wake : wakers_) (*wake)();
+  }
+  void Add(const std::function<void()>* waker) {
+    MutexLock lock(mu_);
+    wakers_.insert(waker);
+  }
+  void Remove(const std::function<void()>* waker) {
+    MutexLock lock(mu_);
+    wakers_.erase(waker);
   }
   bool any_waiting() const { return any_waiting_.load(std::memory_order_acquire); }
   // One that has ended only if nothing else is going on.
@@ -190,6 +194,7 @@ class Connections {
   std::atomic<int> unread_{0};  // So many of them are.
   std::deque<Waiting> waiting_ ABSL_GUARDED_BY(mu_), ended_ ABSL_GUARDED_BY(mu_);
   std::atomic<bool> any_waiting_{false};
+  std::set<const std::function<void()>*> wakers_ ABSL_GUARDED_BY(mu_);
 };
 
 Connections& connections() {
@@ -197,21 +202,16 @@ Connections& connections() {
   return *all;
 }
 
-// Of a peer that has gone nothing more is read: its calls would be answered for nobody.
-void CheckPeer(Waiting& next) {
-  if (!next.ended.ok()) return;
+// Of a peer that has gone nothing more is read, as its calls would be answered for nobody, and the
+// connection goes behind all that have not ended.
+void GiveTurn(Waiting next) {
   pollfd look{next.fd, POLLRDHUP, 0};
-  if (poll(&look, 1, 0) <= 0) return;
+  if (!next.ended.ok() || poll(&look, 1, 0) <= 0) {
+    return grpc_core::ExecCtx::Run({}, next.read, std::move(next.ended));
+  }
   grpc_slice_buffer_reset_and_unref(next.bytes);
   next.ended = Unavailable("the peer has gone");
-}
-
-// To what would end, behind all others only.
-void GiveTurn(Waiting next) {
-  const bool had_ended = !next.ended.ok();
-  CheckPeer(next);
-  if (!had_ended && !next.ended.ok()) return connections().Wait(std::move(next));
-  grpc_core::ExecCtx::Run({}, next.read, next.ended);
+  connections().Wait(std::move(next));
 }
 
 // What gRPC runs when it has read a connection.
@@ -281,6 +281,12 @@ void FrameCount::Begin(size_t length) {
   length_ = 0;
 }
 
+TurnWaker::TurnWaker(std::function<void()> wake) : wake_(std::move(wake)) {
+  connections().Add(&wake_);
+}
+
+TurnWaker::~TurnWaker() { connections().Remove(&wake_); }
+
 bool TurnsWait() { return connections().any_waiting(); }
 
 int64_t EndedForFrames() { return ended_for_frames.load(std::memory_order_relaxed); }
@@ -333,13 +339,8 @@ void grpc_endpoint_read(grpc_endpoint* endpoint, grpc_slice_buffer* bytes, grpc_
     return read(endpoint, bytes, ulfd::server::Reading::New(endpoint, done), urgent,
                 min_progress_bytes);
   }
-  if (ulfd::server::this_turn == 0) {
-    ulfd::server::CheckPeer(*waiting);
-    // gRPC gives its executor the connections that two threads want: behind the others there.
-    if (waiting->ended.ok() || !ulfd::server::connections().HasClient(endpoint)) {
-      return grpc_core::Executor::Run(done, waiting->ended, grpc_core::ExecutorType::kDefault,
-                                      grpc_core::ExecutorJobType::kShort);
-    }
+  if (ulfd::server::this_turn == 0 && !ulfd::server::connections().HasClient(endpoint)) {
+    return grpc_core::ExecCtx::Run({}, done, waiting->ended);
   }
   ulfd::server::connections().Wait(*std::move(waiting));
 }

@@ -2,9 +2,8 @@
 //
 // gRPC 1.51 reads a connection as long as something comes, and then no other until all calls that
 // came are answered.  So what goes beyond a turn is kept, and read once no call waits for the
-// receiving thread, which looks at other connections before it gives the next turn.  Threads that
-// do not receive calls read a turn's worth, too, and leave what is kept to gRPC's executor.  A
-// client's connection that ends takes a turn, in which all of its calls are cancelled.  Frames take
+// receiving thread, which looks at other connections before it gives the next turn.  A client's
+// connection that ends takes a turn, in which all of its calls are cancelled.  Frames take
 // their time, too, however little they bring.
 // SPDX-License-Identifier: Apache-2.0
 #ifndef ULFD_SERVER_RPC_CONNECTION_TURNS_H_
@@ -13,6 +12,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 
 namespace ulfd::server {
 
@@ -52,6 +52,20 @@ class FrameCount {
 
 // Whether a connection waits for its turn, which a thread gives that begins to wait for calls.
 bool TurnsWait();
+
+// While it lives, `wake` is called for each connection that begins to wait on a thread that
+// receives no calls: those that do may all wait for events.  Any thread; it must not block or call
+// gRPC.
+class TurnWaker {
+ public:
+  explicit TurnWaker(std::function<void()> wake);
+  TurnWaker(const TurnWaker&) = delete;
+  TurnWaker& operator=(const TurnWaker&) = delete;
+  ~TurnWaker();
+
+ private:
+  const std::function<void()> wake_;
+};
 
 // Connections that brought more, so far.
 int64_t EndedForFrames();

@@ -4,10 +4,8 @@ SPDX-License-Identifier: Apache-2.0
 OPEN = {
     # Hundreds of calls that come at once, each cheap, are answered before the next one of anybody
     # else.
-    "half-open streams", "indexed headers on many streams",
-    "resets asked for: HEADERS behind the end", "resets asked for: PRIORITY on itself",
-    "resets asked for: PRIORITY of 4 bytes", "admin: indexed headers on many streams", "unix: indexed headers on many streams",
-    "unix: connections", "health watches on 20 connections",
+    "indexed headers on many streams", "admin: indexed headers on many streams", "unix: indexed headers on many streams",
+    "unix: connections",
     "calls reset together",
     # A handshake takes 1.7 ms of a CPU, the client's own as much again.
     "TLS: clients that all come back",
