@@ -236,7 +236,7 @@ for _name, _behind in (
         ("PRIORITY of 4 bytes", lambda s: frame(http2.PRIORITY, 0, s, bytes(4))),
         ("RST_STREAM of 3 bytes", lambda s: frame(http2.RST_STREAM, 0, s, bytes(3)))):
     REGISTERED.append(Attack(f"resets asked for: {_name}", "a frame behind each call that is against the rules",
-                             functools.partial(_calls_and_more, PREDICT, DIN, _behind)))
+                             functools.partial(_calls_and_more, PREDICT, DIN, _behind), short=_name == "DATA behind the end"))
 
 
 # Headers.
