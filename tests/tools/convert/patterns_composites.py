@@ -555,12 +555,6 @@ def norms_and_choices(g):
     g.output(g.node("Compress", [x, g.constant(some)], x.array[:, :, some], axis=2))
 
 
-PATTERNS = [fused_activations, fused_products, rows_behind_steps, fused_norms, root_mean_square, gated,
-            fused_attention, padded_attention, attention_of_set_23, turned_by_places,
-            quantised_weights, scales_of_integers, quantised_activations, encoded_labels,
-            encoded_floats, encoded_whole_floats, scalers_and_linear_models,
-            one_row_for_two_classes, support_vectors, trees, trees_of_set_5, encoders,
-            labels_of_classes, maps, norms_and_choices]
 def more_keys_than_queries(g):
     x, y = g.input("x", numbers(g, ADS, 3, 4)), g.input("y", numbers(g, ADS, 5, 4))
     call(g, MICROSOFT, "MultiHeadAttention", [x, y, y], x.array, num_heads=2, unidirectional=1)
@@ -580,8 +574,14 @@ def trees_in_double_precision(g):
          target_weights=[0.5], n_targets=1, base_values_as_tensor=base)
 
 
+PATTERNS = [fused_activations, fused_products, rows_behind_steps, fused_norms, root_mean_square, gated,
+            fused_attention, padded_attention, attention_of_set_23, turned_by_places,
+            quantised_weights, scales_of_integers, quantised_activations, encoded_labels,
+            encoded_floats, encoded_whole_floats, scalers_and_linear_models,
+            one_row_for_two_classes, support_vectors, trees, trees_of_set_5, encoders,
+            labels_of_classes, maps, norms_and_choices]
 REFUSED = [(more_keys_than_queries, "do not broadcast"),
-           (columns_that_are_cut, "m.onnx"),
+           (columns_that_are_cut, "want 2 elements rather than 3"),
            (trees_in_double_precision, "TreeEnsembleRegressor"),
            (quantised_by_the_request, "as it was before it was quantised"),
            (scales_of_nothing, "DequantizeLinear"),
