@@ -87,6 +87,15 @@ absl::Status CheckValidity(const std::string& path, const X509& certificate, abs
   return absl::OkStatus();
 }
 
+// Clients of OpenSSL, gRPC's among them, refuse a longer one in each handshake.
+absl::Status CheckLength(const std::string& path, const std::vector<X509Ptr>& chain) {
+  constexpr int kMost = 100 << 10, kBesideEach = 5, kBesideAll = 4;
+  int bytes = kBesideAll;
+  for (const X509Ptr& one : chain) bytes += i2d_X509(one.get(), nullptr) + kBesideEach;
+  if (bytes <= kMost) return absl::OkStatus();
+  return Bad(path, "a chain of ", bytes, " bytes, clients take at most ", kMost);
+}
+
 // OpenSSL would ask for a passphrase on the terminal.
 int NoPassphrase(char*, int, int, void*) { return -1; }
 
@@ -114,6 +123,7 @@ absl::StatusOr<TlsMaterial> ReadTlsMaterial(const TlsOptions& options, absl::Tim
   ASSIGN_OR_RETURN(material.private_key, ReadTextFile(options.key_file));
   ASSIGN_OR_RETURN(const std::vector<X509Ptr> chain,
                    Certificates(options.certificate_file, material.certificate_chain));
+  RETURN_IF_ERROR(CheckLength(options.certificate_file, chain));
   material.expires = absl::InfiniteFuture();
   for (const X509Ptr& certificate : chain) {
     RETURN_IF_ERROR(CheckValidity(options.certificate_file, *certificate, now));

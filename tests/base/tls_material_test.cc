@@ -68,6 +68,22 @@ TEST_F(TlsMaterialTest, ReadsACertificateAndItsKey) {
   EXPECT_FALSE(*mutual == *plain);
 }
 
+// OpenSSL's clients would refuse each handshake.
+TEST_F(TlsMaterialTest, RefusesAChainThatNoClientTakes) {
+  Make("server");
+  std::string chain;
+  const std::string one = Text("server.crt");
+  for (int i = 0; i < 100; ++i) chain += one;
+  Write("long.crt", chain);
+  EXPECT_TRUE(ReadTlsMaterial(Options("long.crt", "server.key"), absl::Now()).ok());
+  while (chain.size() < 200 << 10) chain += one;
+  Write("long.crt", chain);
+  EXPECT_THAT(Error(Options("long.crt", "server.key")),
+              MatchesRegex(".*long.crt: a chain of [0-9]+ bytes, clients take at most 102400"));
+  Write("many.ca", chain);  // These are not sent.
+  EXPECT_TRUE(ReadTlsMaterial(Options("server.crt", "server.key", "many.ca"), absl::Now()).ok());
+}
+
 TEST_F(TlsMaterialTest, FilesThatAreNotThereOrNoPem) {
   Make("server");
   EXPECT_EQ(Error(Options("none.crt", "server.key")),
