@@ -184,7 +184,8 @@ class RocksdbStore final : public RowStore {
 
 // RocksDB believes what has no sum: it ends the process where such a block is damaged.
 absl::Status CheckSums(const InputFile& file) {
-  // The last bytes of a file of blocks: the kind of its sums first, and a number last.
+  // The last bytes of a file of blocks, formats 1 to 6: the kind of its sums first, and a number
+  // last.
   constexpr uint64_t kBlocks = 0x88e241b785f4cff7;
   char footer[53];
   if (file.size() < int64_t{sizeof footer}) return absl::OkStatus();
@@ -212,7 +213,7 @@ absl::Status CheckFiles(const std::string& directory) {
     }
     const bool manifest = absl::StartsWith(it->path().filename().string(), "MANIFEST-");
     if (manifest) RETURN_IF_ERROR(CheckManifest(file));
-    if (kind == ".sst") RETURN_IF_ERROR(CheckSums(file));
+    RETURN_IF_ERROR(CheckSums(file));  // Whatever its name: RocksDB takes .ldb for .sst, too.
   }
   if (!error) return absl::OkStatus();
   return absl::ErrnoToStatus(error.value(), absl::StrCat(directory, ": cannot be listed"));
@@ -291,13 +292,13 @@ absl::StatusOr<FileDescriptor> TakeDirectory(const std::string& path) {
   // Some file systems lock no directories: there a new one is as good.
   const bool locked = flock(lock.get(), LOCK_EX | LOCK_NB) == 0;
   if (!locked && (!made || errno == EWOULDBLOCK)) {
-    return AlreadyExists("is being written, in ", path, ": ", std::strerror(errno));
+    return AlreadyExists(path, ": is being written: ", std::strerror(errno));
   }
   // Who had the lock may have renamed the directory in between.
   struct stat opened = {}, named = {};
   if (fstat(lock.get(), &opened) != 0 || stat(path.c_str(), &named) != 0 ||
       opened.st_ino != named.st_ino) {
-    return AlreadyExists("exists by now; a directory is never written to again");
+    return AlreadyExists(path, ": exists by now; a directory is never written to again");
   }
   std::error_code error;
   for (const fs::directory_entry& left : fs::directory_iterator(path, error)) {
@@ -333,7 +334,7 @@ absl::Status ReadRocksdb(const std::string& directory, RowSink& sink) {
 
 absl::StatusOr<RowReport> WriteRocksdb(const std::string& directory, RowSorter& rows,
                                        const WriteProgress& progress) {
-  absl::Status there = AlreadyExists("exists; a directory is never written to again");
+  absl::Status there = AlreadyExists(directory, ": exists; a directory is never written to again");
   std::error_code error;
   if (fs::exists(directory, error)) return there;
   ASSIGN_OR_RETURN(const RowReport report, rows.Finish());

@@ -328,6 +328,12 @@ TEST_F(RocksdbStoreTest, RefusesFilesWithoutSums) {
   add(rocksdb::kNoChecksum);
   EXPECT_THAT(std::string(Open("t").status().message()),
               HasSubstr(".sst: its blocks have no checksums"));
+  // RocksDB looks for another name, too.
+  for (const std::string& path : Files("t", ".sst")) {
+    fs::rename(path, fs::path(path).replace_extension(".ldb"));
+  }
+  EXPECT_THAT(std::string(Open("t").status().message()),
+              HasSubstr(".ldb: its blocks have no checksums"));
 }
 
 // A log would be applied, and a list read, in memory that no load counts.
