@@ -2,8 +2,13 @@
 //
 // Exit codes: 0 done; 1 what was asked for failed; 2 the command line is wrong.
 // SPDX-License-Identifier: Apache-2.0
+#include <dlfcn.h>
+#include <pthread.h>
+
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
+#include <cstring>
 #include <string>
 #include <vector>
 
@@ -103,8 +108,20 @@ int Main(int argc, char** argv) {
 }  // namespace
 }  // namespace ulfd::tools
 
+// Stands before the C library's.  Where the system refuses a thread gRPC waits for it for ever, and
+// std::thread throws on whatever thread that is: neither leaves a command anything to report.
+extern "C" int pthread_create(pthread_t* thread, const pthread_attr_t* attributes,
+                              void* (*run)(void*), void* argument) {
+  static const auto create =
+      reinterpret_cast<decltype(&pthread_create)>(dlsym(RTLD_NEXT, "pthread_create"));
+  const int error = create(thread, attributes, run, argument);
+  if (error == 0) return 0;
+  std::fprintf(stderr, "ulf: the system refuses a thread: %s\n", std::strerror(error));
+  std::_Exit(1);
+}
+
 int main(int argc, char** argv) {
-  // A file at its limit is an error of one write; ulf-convert, which takes our place, keeps this.
+  // A file at its limit is an error of one write.
   std::signal(SIGXFSZ, SIG_IGN);
   return ulfd::tools::Main(argc, argv);
 }

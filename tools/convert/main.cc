@@ -4,6 +4,7 @@
 // Exit codes: 0 done; 1 what was asked for failed; 2 the command line is wrong; 3 the system
 // failed; 4 there is not enough memory.
 // SPDX-License-Identifier: Apache-2.0
+#include <csignal>
 #include <cstdio>
 #include <string>
 #include <utility>
@@ -122,4 +123,8 @@ int Main(int argc, char** argv) {
 }  // namespace
 }  // namespace ulfd::convert
 
-int main(int argc, char** argv) { return ulfd::convert::Main(argc, argv); }
+int main(int argc, char** argv) {
+  // A file at its limit is an error of one write.
+  std::signal(SIGXFSZ, SIG_IGN);
+  return ulfd::convert::Main(argc, argv);
+}

@@ -139,10 +139,10 @@ engine::WriteProgress RowsWritten(Progress& progress) {
   };
 }
 
-// What is wrong with the rows is wrong with the inputs.
+// What is wrong with the rows is wrong with the inputs; other errors name the output.
 absl::Status OfBuild(const BuildOptions& options, const absl::Status& status) {
-  return Annotate(
-      status, absl::IsInvalidArgument(status) ? absl::StrJoin(options.inputs, ", ") : options.out);
+  if (!absl::IsInvalidArgument(status)) return status;
+  return Annotate(status, absl::StrJoin(options.inputs, ", "));
 }
 
 absl::Status BuildFile(const BuildOptions& options) {
