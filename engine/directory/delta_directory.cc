@@ -39,10 +39,11 @@ absl::Status CheckManifest(const std::string& directory, int64_t epoch,
     return InvalidArgument("event_time is ", time.seconds(), " s ", time.nanos(),
                            " ns, want seconds 0 to ", kMaxSeconds, " and nanos 0 to 999999999");
   }
-  // One that is far ahead would make every right one after it "before that".
+  // One that is far ahead would make every right one after it "before that".  No content error: the
+  // clock may be what is wrong, and put right.
   const auto now = std::chrono::system_clock::now().time_since_epoch();
   if (std::chrono::seconds(time.seconds()) - now > kMostAhead) {
-    return InvalidArgument(
+    return Unavailable(
         "event_time is ",
         absl::FormatTime(absl::FromUnixSeconds(time.seconds()), absl::UTCTimeZone()),
         ", want at most an hour after now");

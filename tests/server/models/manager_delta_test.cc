@@ -117,6 +117,19 @@ TEST_F(ManagerDeltaTest, ARefusedDeltaIsNotTriedAgainUntilSomethingChanges) {
   EXPECT_EQ(Score(), 4);
 }
 
+// The clock may be wrong, and put right.
+TEST_F(ManagerDeltaTest, ADeltaFromTheFutureIsTriedAgain) {
+  Poll();
+  testing::WriteDelta(
+      repository_.Path("m", 1), 1,
+      DeltaHead(0, 8'000'000'000) + "tables { name: \"mid_table\" put: \"mid\" }",
+      {{"mid", {{10, {1, 0}}}}});
+  EXPECT_THAT(Poll(), ElementsAre("failed m v1 io"));
+  EXPECT_THAT(Version(1).error, HasSubstr("want at most an hour after now"));
+  EXPECT_THAT(Poll(), IsEmpty());
+  EXPECT_THAT(PollAfter(std::chrono::minutes(1)), ElementsAre("failed m v1 io"));
+}
+
 TEST_F(ManagerDeltaTest, ABadDeltaAtTheStartCostsNothingButItself) {
   Push(1, 0);
   Push(2, 1, {{10, {1, 2, 3}}});
