@@ -43,10 +43,9 @@ absl::Status CheckManifest(const std::string& directory, int64_t epoch,
   // clock may be what is wrong, and put right.
   const auto now = std::chrono::system_clock::now().time_since_epoch();
   if (std::chrono::seconds(time.seconds()) - now > kMostAhead) {
-    return Unavailable(
-        "event_time is ",
-        absl::FormatTime(absl::FromUnixSeconds(time.seconds()), absl::UTCTimeZone()),
-        ", want at most an hour after now");
+    return Unavailable("event_time is ",
+                       absl::FormatTime(absl::FromUnixSeconds(time.seconds()), absl::UTCTimeZone()),
+                       ", want at most an hour after now");
   }
   if (manifest.tables().empty() && manifest.weights().empty()) {
     return InvalidArgument("names neither tables nor weights");

@@ -120,10 +120,9 @@ TEST_F(ManagerDeltaTest, ARefusedDeltaIsNotTriedAgainUntilSomethingChanges) {
 // The clock may be wrong, and put right.
 TEST_F(ManagerDeltaTest, ADeltaFromTheFutureIsTriedAgain) {
   Poll();
-  testing::WriteDelta(
-      repository_.Path("m", 1), 1,
-      DeltaHead(0, 8'000'000'000) + "tables { name: \"mid_table\" put: \"mid\" }",
-      {{"mid", {{10, {1, 0}}}}});
+  testing::WriteDelta(repository_.Path("m", 1), 1,
+                      DeltaHead(0, 8'000'000'000) + "tables { name: \"mid_table\" put: \"mid\" }",
+                      {{"mid", {{10, {1, 0}}}}});
   EXPECT_THAT(Poll(), ElementsAre("failed m v1 io"));
   EXPECT_THAT(Version(1).error, HasSubstr("want at most an hour after now"));
   EXPECT_THAT(Poll(), IsEmpty());
