@@ -3,7 +3,6 @@
 
 #include <unistd.h>
 
-#include <cerrno>
 #include <climits>
 #include <vector>
 
@@ -21,7 +20,9 @@ absl::Status CheckPlace(int fd, const std::string& path) {
   std::string resolved(PATH_MAX, '\0');
   const ssize_t size =
       readlink(absl::StrCat("/proc/self/fd/", fd).c_str(), resolved.data(), resolved.size());
-  if (size < 0) return absl::ErrnoToStatus(errno, absl::StrCat(path, ": where it lies (/proc)"));
+  if (size < 0) {  // Not "not found", which would be the file's.
+    return Unavailable(path, ": cannot tell where it lies, /proc is not mounted");
+  }
   resolved.resize(static_cast<size_t>(size));
   if (LiesWithin(resolved, roots)) return absl::OkStatus();
   return InvalidArgument(path, ": leads out of ", roots.front(),

@@ -211,6 +211,16 @@ class StartupTest(unittest.TestCase):
             pass
         self.refuse([f"--model_repository={file}", "--grpc_port=0", "--http_port=0"], file)
 
+    @unittest.skipUnless(os.geteuid() == 0, "only root mounts")
+    def test_without_proc(self):
+        """A place that cannot be told is not one that is gone: what serves would be unloaded."""
+        done = subprocess.run(["unshare", "-m", "sh", "-c",
+                               'mount -t tmpfs none /proc && exec "$0" "$@"', env.program("ulfd"),
+                               f"--model_repository={self.models}", "--check_config"],
+                              capture_output=True, text=True, check=False)
+        self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
+        self.assertIn("/proc is not mounted", done.stdout + done.stderr)
+
     def test_missing_base_path(self):
         path = self.config('models { name: "a" base_path: "/nowhere/a" }\n')
         self.refuse([f"--config={path}", "--check_config"], 'model "a"', "/nowhere")
