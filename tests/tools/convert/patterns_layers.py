@@ -647,6 +647,16 @@ def dropout_on(g):
     g.output(g.node("Dropout", [x, on[1], on[0]], x.array))
 
 
+def slopes_of_repeated_steps(g):
+    """PRelu with a slope per step of what is the same at every step."""
+    x = g.input("x", g.random.randn(ADS, 3).astype(np.float32))
+    apart = g.unsqueeze(x, 1)
+    steps = g.node("Expand", [apart, g.ints(1, 2, 1)], np.repeat(apart.array, 2, 1))
+    slope = g.random.rand(2, 1).astype(np.float32)
+    g.output(g.node("PRelu", [steps, g.constant(slope)],
+                    np.where(steps.array > 0, steps.array, steps.array * slope)))
+
+
 PATTERNS = [gates_of_steps, convolutions_of_steps, convolutions_of_single_rows, convolutions_of_whole_rows,
             convolutions_of_patches, convolutions_of_volumes, constants_of_all_types, computed_bias, dropout_off, causal_convolution, nearest_in_single_precision, parts_without_anything, sequences,
             chunks, normalised_constants, layer_norms_of_any_axes, tangent,
@@ -656,6 +666,6 @@ PATTERNS = [gates_of_steps, convolutions_of_steps, convolutions_of_single_rows, 
             softmax_less_the_maximum, sparsemax, steps_in_a_loop,
             steps_kept_by_a_loop, steps_collected_in_a_list, steps_scanned, *recurrent_patterns(),
             *first_states(),
-            last_state_of_each_length, last_cell]
+            last_state_of_each_length, last_cell, slopes_of_repeated_steps]
 REFUSED = [(dropout_on, "training_mode"), (integers_too_large, "2^63 or more"),
            (loop_that_ends_early, "may end early")]

@@ -194,8 +194,6 @@ absl::Status PRelu(OnnxNode& node) {
   const Constant* slope = node.constant(1);
   if (slope == nullptr) return Unimplemented("a slope that is computed");
   ASSIGN_OR_RETURN(const std::vector<float> slopes, slope->ToFloats());
-  ASSIGN_OR_RETURN(const std::string in, node.graph.Plain(x));
-  const std::string out = node.Top();
   std::vector<int64_t> sizes = slope->sizes();
   // Dimensions of 1 in front say nothing, those behind repeat each value.
   sizes.erase(sizes.begin(),
@@ -206,6 +204,7 @@ absl::Status PRelu(OnnxNode& node) {
   }
   int64_t repeat = 1;
   bool behind = true;
+  std::vector<int> axes;
   for (int axis = x.rank() - 1; !sizes.empty(); --axis) {
     behind &= sizes.back() == 1;
     if (!x.dims[axis].IsConst() || (!behind && x.dims[axis] != Dim::Of(sizes.back()))) {
@@ -213,8 +212,11 @@ absl::Status PRelu(OnnxNode& node) {
                            DimsText(x.dims));
     }
     if (behind) repeat *= x.dims[axis].value();
+    axes.insert(axes.begin(), axis);
     sizes.pop_back();
   }
+  ASSIGN_OR_RETURN(const std::string in, node.graph.PlainAlong(x, axes));
+  const std::string out = node.Top();
   std::vector<float> spread;
   for (const float value : slopes) spread.insert(spread.end(), static_cast<size_t>(repeat), value);
   const auto count = static_cast<int64_t>(spread.size());
