@@ -540,11 +540,12 @@ PATTERNS = [steps_in_front, sizes_by_a_condition, constants_of_rows, example_of_
             rows_repeated_one_by_one, masked_steps_of_the_example, tables_of_few_rows,
             mask_of_one_head, divided_by_the_example, divided_by_the_only_row,
             only_row_repeated, number_of_one_row,
-            only_step_of_the_only_row, only_row_behind_the_step, mean_of_the_example, mean_of_the_only_row]
+            only_step_of_the_only_row, only_row_behind_the_step, mean_of_the_example]
 REFUSED = [(ones_of_the_example, "an output has the example's rows"),
            (sums_of_the_example_that_are_lost, "loses all but one"),
            (share_of_the_example, "computed across rows"),
            (share_of_the_only_row, "depends on other rows"),
            (others_of_the_only_row, "depends on other rows"),
+           (mean_of_the_only_row, "depends on other rows"),
            (rows_of_one_that_meet, "cannot be told from other sizes of 1"),
            (rows_of_the_example_as_a_number, "rows of the export's example")]

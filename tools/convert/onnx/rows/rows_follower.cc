@@ -40,7 +40,7 @@ RowsFollower::RowsFollower(onnx::GraphProto& graph, int64_t opset, int64_t rows,
       certain_(certain),
       choices_(std::move(choices)),
       outputs_(graph.output()),
-      guessed_(!certain) {
+      guessed_(!certain || rows == 1) {
   options_.single = false;
   options_.budget.deadline = deadline;
   for (const onnx::ValueInfoProto& input : graph.input()) {
@@ -341,7 +341,7 @@ bool RowsFollower::Fits() const {
     if (found == values_.end()) return true;  // Not known here.
     const Array &few = found->second.few, &many = found->second.many;
     const bool stays = !few.dims.empty() && few.dims[0] == many.dims[0];
-    if (!guessed_) return !stays || rows_ == 1 || few.dims[0] != rows_;
+    if (!guessed_) return !stays || few.dims[0] != rows_;
     // Beside a row's own score there may be those of rows that it met.
     if (stays || many.elements() * rows_ != few.elements() * more_) return false;
     for (int64_t i = 0; i < few.elements(); ++i) {

@@ -36,7 +36,6 @@ size_t RowsFollower::PlaceOfRows(const RowsAxis& rows, const Sizes& from, const 
   }
   const auto rest = absl::c_find_if(ones, [&](size_t j) { return given[j] == -1; });
   if (rest != ones.end() && ones.size() == 1) return *rest;
-  guessed_ |= ones.size() != others + 1 || rest != ones.end();
   if (rest != ones.end() && !Choose()) return *rest;
   if (ones.size() > others) {
     const size_t first = in_front, last = ones.size() - 1 - (others - in_front);
@@ -69,7 +68,6 @@ bool RowsFollower::Resize(const Node& node) {
   size_t at = 0;
   const bool reshapes = node.op_type() == "Reshape";
   if (reshapes && to.empty()) {  // A single number, of which each row has one.
-    guessed_ = true;
     Add(node, "Reshape", {node.input(0), Integers(node.output(0), {-1})}, node.output(0));
     return true;
   }
@@ -182,7 +180,6 @@ std::optional<std::string> RowsFollower::PlacesOfRows(const Node& node, const st
   for (size_t i = 0; i < few.ints->size(); i += columns) {
     if ((*few.ints)[i] != 0) return std::nullopt;
   }
-  guessed_ = true;
   Progression rows{*few.ints, std::vector<int64_t>(columns, 0)};
   rows.steps[0] = 1;
   return Continue(node, rows, few.dims, 0, like);
@@ -200,7 +197,6 @@ bool RowsFollower::FollowScattered(const Node& node) {
   for (size_t i = 0; i < many.ints->size(); i += columns) {
     if ((*many.ints)[i] != 0) return false;
   }
-  guessed_ = true;
   std::string numbers = NumbersBelow(node, RowCount(node, *at)), both = Fresh(node.input(1));
   numbers = Make(node, "Reshape", {numbers, Integers(numbers, {-1, 1})});
   const std::string rest = Fresh(node.input(1));
@@ -345,7 +341,6 @@ bool RowsFollower::FollowCount(const Node& node) {
       *count->many.ints != all) {
     return false;
   }
-  guessed_ |= rows_ == 1;
   Node changed = node;
   changed.set_input(1, RowCount(node, *rows));
   Add(changed);
@@ -367,7 +362,6 @@ bool RowsFollower::FollowPlaces(const Node& node) {
   if (own_entries == data->each && many.ints != nullptr && absl::c_any_of(*many.ints, is_others)) {
     return false;  // Places of all rows, as they are.
   }
-  guessed_ = true;
   Sizes sizes(Find(node.input(1))->few.dims.size(), 1);
   sizes[places->axis] = -1;
   std::string numbers = NumbersBelow(node, RowCount(node, *places));
@@ -401,7 +395,6 @@ bool RowsFollower::KeepRows(const Node& node) {
     return rows.has_value() && (axis < 0 ? axis + rank : axis) == static_cast<int64_t>(rows->axis);
   });
   if (axes.size() == before) return false;
-  guessed_ = true;
   Node changed = node;
   if (axes.empty()) {
     changed.set_op_type("Identity");
