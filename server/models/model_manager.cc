@@ -80,7 +80,7 @@ void ModelManager::Start() {
 void ModelManager::KeepHotIds() const {
   for (const auto& [name, versions] : snapshot()->models) {
     const ModelHandle* const handle = versions.Default();
-    if (handle == nullptr || (*handle)->model == nullptr) continue;
+    if (handle == nullptr) continue;
     const absl::Status status = hot_ids_.Keep(name, *(*handle)->model);
     if (!status.ok()) {
       observer_->OnNotice(name, (*handle)->version, std::string(status.message()));

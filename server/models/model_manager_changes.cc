@@ -110,7 +110,7 @@ bool ModelManager::LoadGoals(const RepositoryScan& scan, std::vector<StagedLoad>
       if (model->error.ok()) model->error = outcome.error;
       Remember(scan, load);
       ReportFailure(load.job, outcome);
-    } else if (outcome.served->model != nullptr) {
+    } else {
       staged_bytes += outcome.served->model->memory_bytes();
     }
     model->versions.push_back(std::move(change));

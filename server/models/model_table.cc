@@ -107,12 +107,11 @@ LoadJob ModelTable::JobFor(const std::string& name, int64_t version) {
   job.epochs = job.base != nullptr ? of_job.DueEpochs() : of_job.WantedEpochs();
   for (const auto& [number, watch] : entry.versions()) {
     const ModelHandle& served = watch.serving();
+    if (served == nullptr) continue;
     // The contents of one model cost about the same, and are asked for the same shapes.
-    if (served != nullptr) {
-      job.cost = served->lane->cost().parts();
-      job.before = served;
-    }
-    if (served == nullptr || served->model == nullptr || served->file_bytes == 0) continue;
+    job.cost = served->lane->cost().parts();
+    job.before = served;
+    if (served->file_bytes == 0) continue;
     job.shared_bytes = std::max(job.shared_bytes, served->model->info().table_bytes);
     job.bytes_per_file_byte = static_cast<double>(served->model->info().memory_bytes) /
                               static_cast<double>(served->file_bytes);

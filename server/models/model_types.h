@@ -22,7 +22,7 @@ namespace ulfd::server {
 
 // One published content of one version.  Immutable.
 struct ServedModel {
-  std::unique_ptr<const engine::Model> model;
+  std::unique_ptr<const engine::Model> model;  // Never null once published.
   std::string name;
   int64_t version = 0;
   int64_t generation = 0;                 // Which publication of the whole server put it in place.

@@ -123,7 +123,7 @@ Reaper::~Reaper() {
 
 ModelHandle Reaper::Own(std::unique_ptr<const ServedModel> model) {
   auto* node = new State::Node{std::move(model)};
-  if (node->model->model != nullptr) state_->Hold(*node->model->model);
+  state_->Hold(*node->model->model);
   return ModelHandle(node->model.get(),
                      [node, state = state_](const ServedModel*) { state->Retire(node); });
 }

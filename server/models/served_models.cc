@@ -99,7 +99,7 @@ const ModelHandle* ServedVersions::Canary(const UserHash& user_hash) const {
 ModelHandle ServedModels::WantsPlans() const {
   for (const auto& [name, model] : models) {
     for (const ModelHandle& handle : model.versions) {
-      if (handle->model != nullptr && handle->model->WantsPlans()) return handle;
+      if (handle->model->WantsPlans()) return handle;
     }
   }
   return nullptr;

@@ -10,7 +10,6 @@
 namespace ulfd::server {
 
 void TableChecker::Offer(const ServedModel& model) {
-  if (model.model == nullptr) return;
   MutexLock lock(mu_);
   std::erase_if(known_, [](const Rows& rows) { return rows.expired(); });
   for (const auto& table : model.model->tables()) {

@@ -21,7 +21,8 @@
 
 namespace ulfd::server {
 
-// One file at a time, each once, while somebody has it open.  Thread-safe.
+// One file at a time, each once, while somebody has it open.  The end of it ends the check that
+// runs, without a report.  Thread-safe.
 class TableChecker {
  public:
   // What a disk is asked for beside serving.
@@ -33,8 +34,6 @@ class TableChecker {
   // Files of up to `checked_bytes` were read at load.
   explicit TableChecker(Report report, uint64_t checked_bytes = engine::kCheckedTableBytes)
       : report_(std::move(report)), checked_bytes_(checked_bytes) {}
-  // The end of it ends the check that runs, without a report.
-
   // A model that serves from now on.
   void Offer(const ServedModel& model);
 

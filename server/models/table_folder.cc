@@ -20,7 +20,6 @@ constexpr int64_t kMemoryBytes = int64_t{64} << 20;
 
 TableFold TableFolder::Due(const ServedModel& model) const {
   TableFold fold{.name = model.name, .version = model.version, .table = nullptr, .rows = nullptr};
-  if (model.model == nullptr) return fold;
   MutexLock lock(mu_);
   for (const auto& table : model.model->tables()) {
     // There is no base to fold with where rows lie in a store.

@@ -31,14 +31,12 @@ struct TableFold {
   absl::StatusOr<std::shared_ptr<const engine::TableRows>> rows;
 };
 
-// One table at a time.  Thread-safe.
+// One table at a time.  The end of it ends the fold that runs, without `done`.  Thread-safe.
 class TableFolder {
  public:
   // `done` is called on the folder's thread.
   TableFolder(FoldOptions options, std::function<void(TableFold)> done)
       : options_(std::move(options)), done_(std::move(done)) {}
-  // The end of it ends the fold that runs, without `done`.
-
   // A model that serves from now on, loaded from `directory`.  Its thread folds a table of it if
   // one is due.
   void Offer(const ModelHandle& model, const std::string& directory);

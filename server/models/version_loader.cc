@@ -185,7 +185,7 @@ absl::StatusOr<std::unique_ptr<const engine::Model>> VersionLoader::LoadBase(
   }
   ASSIGN_OR_RETURN(std::unique_ptr<const engine::Model> model,
                    LoadModel(job, directory, gives_way));
-  if (model != nullptr) RETURN_IF_ERROR(CheckFits(job, *model));
+  RETURN_IF_ERROR(CheckFits(job, *model));
   return model;
 }
 
@@ -235,17 +235,13 @@ absl::StatusOr<std::unique_ptr<ServedModel>> VersionLoader::LoadChecked(
   auto served = std::make_unique<ServedModel>();
   if (job.base == nullptr) {
     ASSIGN_OR_RETURN(served->model, LoadBase(job, gives_way, rules, *served));
-    if (served->model != nullptr) outcome.content = served->model->info().content_hash;
+    outcome.content = served->model->info().content_hash;
   } else {
     served->file_bytes = job.base->file_bytes;
     served->epochs = job.base->epochs;
   }
-  if (!job.epochs.empty() && (job.base != nullptr || served->model != nullptr)) {
-    ApplyDeltas(job, gives_way, job.epochs, *served, outcome);
-  }
-  if (job.base != nullptr && served->model == nullptr) {
-    return outcome.refused_epochs.front().second;
-  }
+  if (!job.epochs.empty()) ApplyDeltas(job, gives_way, job.epochs, *served, outcome);
+  if (served->model == nullptr) return outcome.refused_epochs.front().second;
   if (job.want_epoch.has_value() && served->model->info().epoch != *job.want_epoch) {
     if (!outcome.refused_epochs.empty()) return outcome.refused_epochs.front().second;
     return Named(job,
@@ -253,12 +249,8 @@ absl::StatusOr<std::unique_ptr<ServedModel>> VersionLoader::LoadChecked(
                                     served->model->info().epoch),
                  LoadReason::kContent);
   }
-  if (served->model == nullptr) {
-    served->lane = std::make_shared<Lane>(job.name, job.limits);
-  } else {
-    served->lane = MakeLane(*served->model, job.name, job.limits,
-                            job.cost.has_value() ? *job.cost : MeasureCost(*served->model));
-  }
+  served->lane = MakeLane(*served->model, job.name, job.limits,
+                          job.cost.has_value() ? *job.cost : MeasureCost(*served->model));
   served->name = job.name;
   served->version = job.version;
   return served;

@@ -7,7 +7,9 @@
 #include <chrono>
 #include <filesystem>
 #include <functional>
+#include <future>
 #include <map>
+#include <memory>
 #include <set>
 #include <string>
 #include <thread>
@@ -15,11 +17,26 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/mutex.h"
+#include "engine/runtime/model.h"
 #include "server/models/model_observer.h"
 #include "server/models/model_types.h"
 #include "tests/testing/temp_dir.h"
 
 namespace ulfd {
+
+// A model that is loaded, for tests that do not mind which.  On a thread of its own: the LoadScope
+// of a loader that calls this allows files of its repository alone.
+inline std::unique_ptr<const engine::Model> LoadAnyModel() {
+  return std::async(std::launch::async,
+                    [] {
+                      const TempDir dir;
+                      dir.Write("graph_ulf.txt",
+                                "layer_params { type: \"input_layer\" top: \"x\" } "
+                                "layer_params { type: \"relu_layer\" bottom: \"x\" top: \"y\" }");
+                      return *engine::Model::Load({.directory = dir.path()});
+                    })
+      .get();
+}
 
 class ModelRepository {
  public:

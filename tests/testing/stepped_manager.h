@@ -31,13 +31,12 @@ class SteppedManagerTest : public ::testing::Test {
     options_.settle_time = std::chrono::hours(1);
     options_.retry_backoff = std::chrono::seconds(1);
     options_.now = [this] { return now_; };
-    // Models are null: the manager never looks into them.  model_reload_test has real ones.
     options_.load = [this](const engine::LoadOptions& load) -> Loaded {
       ++loads_;
       if (during_load_) during_load_(load);
       const auto failure = failures_.find({load.name, load.version});
       if (failure != failures_.end()) return failure->second;
-      return nullptr;
+      return LoadAnyModel();
     };
   }
 

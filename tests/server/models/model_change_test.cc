@@ -645,16 +645,16 @@ TEST_F(ModelChangeTest, VersionThatDoesNotFitIsNotLoaded) {
   options_.memory_budget_bytes = 1 << 20;
   repository_.Publish("m", 1, "a");
   Poll();
-  repository_.Publish("m", 2, "b", /*success=*/false);
-  repository_.Write("m", 2, "table", std::string(3 << 20, 'x'));
-  repository_.Write("m", 2, "_SUCCESS", "");
-  EXPECT_THAT(PollAfter(hours(1)), ElementsAre("failed m v2 memory"));
+  repository_.Publish("n", 1, "b", /*success=*/false);
+  repository_.Write("n", 1, "table", std::string(3 << 20, 'x'));
+  repository_.Write("n", 1, "_SUCCESS", "");
+  EXPECT_THAT(PollAfter(hours(1)), ElementsAre("failed n v1 memory"));
   EXPECT_EQ(loads_, 1);
   EXPECT_EQ(observer_.errors().back(),
-            "model \"m\" v2: needs about 4 MiB beside the 0 MiB that models hold now: 4 MiB "
+            "model \"n\" v1: needs about 4 MiB beside the 0 MiB that models hold now: 4 MiB "
             "together, memory_budget_bytes allows 1 MiB");
   EXPECT_EQ(Serving(), "v1 generation 1");
-  EXPECT_FALSE(Version(2).quarantine.has_value());  // Tried again when there may be room.
+  EXPECT_FALSE(Version(1, "n").quarantine.has_value());  // Tried again when there may be room.
 }
 
 UserHash HashOf(int64_t user) {

@@ -1,5 +1,5 @@
 // The model manager with its threads on: calls go on while models are replaced, with a loader that
-// yields nothing and with real models that are run.  Runs under ThreadSanitizer.
+// reads nothing and with real models that are run.  Runs under ThreadSanitizer.
 // SPDX-License-Identifier: Apache-2.0
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -76,7 +76,7 @@ class ModelReloadTest : public ::testing::Test {
         loading.Open();
         go.Wait();
       }
-      return nullptr;
+      return LoadAnyModel();
     };
   }
   absl::Status PollNow() { return manager_->PollNow(steady_clock::now() + seconds(300)); }
@@ -140,7 +140,7 @@ TEST_F(ModelReloadTest, ManyWhoAskForOneVersionLoadItOnce) {
   std::atomic<int> loads = 0;
   options_.load = [&](const engine::LoadOptions&) -> std::unique_ptr<const engine::Model> {
     ++loads;
-    return nullptr;
+    return LoadAnyModel();
   };
   repository_.Publish("m", 1, "a");
   Start();
@@ -156,7 +156,7 @@ TEST_F(ModelReloadTest, WhatIsToChangeIsReadByTheLoaderInItsTurn) {
   options_.load = [&](const engine::LoadOptions&) -> std::unique_ptr<const engine::Model> {
     loading.Open();
     go.Wait();
-    return nullptr;
+    return LoadAnyModel();
   };
   repository_.Publish("m", 1, "a");
   Start();
@@ -181,7 +181,7 @@ TEST_F(ModelReloadTest, WhatIsToChangeIsReadByTheLoaderInItsTurn) {
 
 TEST_F(ModelReloadTest, AVersionIsFoundByItself) {
   options_.poll_interval = milliseconds(1);
-  options_.load = [](const engine::LoadOptions&) { return nullptr; };
+  options_.load = [](const engine::LoadOptions&) { return LoadAnyModel(); };
   std::filesystem::create_directory(repository_.path() + "/m");
   Start();
   ASSERT_TRUE(PollNow().ok());
@@ -193,7 +193,7 @@ TEST_F(ModelReloadTest, AVersionIsFoundByItself) {
 
 TEST_F(ModelReloadTest, SettledContentIsLoadedWithoutAnotherLook) {
   options_.settle_time = milliseconds(50);
-  options_.load = [](const engine::LoadOptions&) { return nullptr; };
+  options_.load = [](const engine::LoadOptions&) { return LoadAnyModel(); };
   repository_.Publish("m", 1, "a", /*success=*/false);
   Start();
   const auto give_up = steady_clock::now() + seconds(60);
@@ -218,7 +218,7 @@ TEST_F(ModelReloadTest, DestructionWaitsForTheLoadAndKeepsHandles) {
 }
 
 TEST_F(ModelReloadTest, FiftyReplacementsUnderCallersWhoHoldHandles) {
-  options_.load = [](const engine::LoadOptions&) { return nullptr; };
+  options_.load = [](const engine::LoadOptions&) { return LoadAnyModel(); };
   repository_.Publish("m", 1, "0");
   Start();
   ASSERT_TRUE(PollNow().ok());
