@@ -12,6 +12,13 @@ namespace {
 
 constexpr char kHeld[] = "unloaded by an operator, until LoadModel or ReloadConfig";
 
+// The versions that the policy or a label of the configuration names.
+std::set<int64_t> NamedBy(const ModelConfig& config) {
+  std::set<int64_t> named(config.policy.specific.begin(), config.policy.specific.end());
+  for (const auto& [label, version] : config.labels) named.insert(version);
+  return named;
+}
+
 }  // namespace
 
 void ModelEntry::Update(const ModelScan& scan, TimePoint now,
@@ -74,10 +81,9 @@ VersionWatch* ModelEntry::FindWatch(int64_t version) {
 }
 
 std::set<int64_t> ModelEntry::NamedVersions() const {
-  std::set<int64_t> named = pinned_;
+  std::set<int64_t> named = NamedBy(config_);
+  named.insert(pinned_.begin(), pinned_.end());
   named.insert(held_.begin(), held_.end());
-  named.insert(config_.policy.specific.begin(), config_.policy.specific.end());
-  for (const auto& [label, version] : config_.labels) named.insert(version);
   for (const auto& [version, watch] : versions_) {
     if (watch.serving() != nullptr || watch.loading()) named.insert(version);
   }
@@ -242,8 +248,7 @@ bool ModelEntry::FirstLoadPending() const {
 }
 
 bool ModelEntry::NamedLoadPending() const {
-  std::set<int64_t> named = {config_.policy.specific.begin(), config_.policy.specific.end()};
-  for (const auto& [label, version] : config_.labels) named.insert(version);
+  const std::set<int64_t> named = NamedBy(config_);
   return std::any_of(named.begin(), named.end(), [&](int64_t version) {
     const auto found = versions_.find(version);
     if (found == versions_.end() || Held(version)) return false;
@@ -365,9 +370,7 @@ ModelStatus ModelEntry::Status(TimePoint now) const {
       entry.error = "unloaded; requests still hold it";
     }
   }
-  std::set<int64_t> named = {config_.policy.specific.begin(), config_.policy.specific.end()};
-  for (const auto& [label, version] : config_.labels) named.insert(version);
-  for (const int64_t version : named) {
+  for (const int64_t version : NamedBy(config_)) {
     if (versions.contains(version)) continue;
     versions[version] = {
         .version = version, .error = "its directory does not exist", .missing = true};
