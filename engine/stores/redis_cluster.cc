@@ -174,11 +174,9 @@ void RedisCluster::AskTopology() {
 }
 
 absl::Status RedisCluster::Learn() {
+  const std::shared_ptr<const RedisTopology> known = topology();
   std::vector<std::string> nodes;
-  {
-    MutexLock lock(mu_);
-    if (topology_ != nullptr) nodes.assign(topology_->nodes.begin(), topology_->nodes.end());
-  }
+  if (known != nullptr) nodes.assign(known->nodes.begin(), known->nodes.end());
   // Another one each time: one that hangs must not hold up all.
   if (!nodes.empty()) {
     std::rotate(nodes.begin(), nodes.begin() + turn_.fetch_add(kNodesAsked) % nodes.size(),
@@ -213,6 +211,8 @@ absl::Status RedisCluster::Learn() {
     names_.KeepOnly(learned->nodes);
     return absl::OkStatus();
   }
+  // They may all be elsewhere by now.
+  if (known != nullptr) ResolveNames(*known, /*known=*/true);
   return status;
 }
 

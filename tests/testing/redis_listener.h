@@ -14,13 +14,15 @@
 
 namespace ulfd::testing {
 
-// A socket on loopback that listens, with a port of its own.
+// A socket on loopback that listens, with a port of its own if none is given.
 class RedisListener {
  public:
-  RedisListener() : fd_(socket(AF_INET, SOCK_STREAM, 0)) {
+  explicit RedisListener(in_addr_t host = INADDR_LOOPBACK, int port = 0)
+      : fd_(socket(AF_INET, SOCK_STREAM, 0)) {
     sockaddr_in address = {};
     address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    address.sin_addr.s_addr = htonl(host);
+    address.sin_port = htons(static_cast<uint16_t>(port));
     socklen_t size = sizeof address;
     auto* const any = reinterpret_cast<sockaddr*>(&address);
     EXPECT_EQ(bind(fd(), any, size), 0);

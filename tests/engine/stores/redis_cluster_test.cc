@@ -2,13 +2,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/stores/redis_cluster.h"
 
+#include <dlfcn.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <netdb.h>
 #include <poll.h>
 #include <pthread.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <functional>
 #include <string>
 #include <thread>
@@ -21,6 +24,17 @@
 #include "engine/stores/redis_store.h"
 #include "engine/stores/stored_table.h"
 #include "tests/testing/redis_listener.h"
+
+// Where the name moving.test is: a resolver of the test's own stands before the system's.
+static std::atomic<const char*> moving_test = "127.0.0.1";
+extern "C" int getaddrinfo(const char* name, const char* service, const addrinfo* hints,
+                           addrinfo** found) {
+  static const auto resolve =
+      reinterpret_cast<decltype(&getaddrinfo)>(dlsym(RTLD_NEXT, "getaddrinfo"));
+  const bool asks = (hints->ai_flags & AI_NUMERICHOST) == 0;
+  return resolve(asks && std::string(name) == "moving.test" ? moving_test.load() : name, service,
+                 hints, found);
+}
 
 namespace ulfd::engine {
 namespace {
@@ -154,6 +168,7 @@ class FakeNode {
   }
   ~FakeNode() { thread_.join(); }
   std::string name() const { return listener_.name(); }
+  int port() const { return listener_.port(); }
 
  private:
   const testing::RedisListener listener_;
@@ -208,21 +223,26 @@ TEST(RedisConnectionTest, EndsWithANodeThatSaysMoreElementsThanItMaySend) {
   }
 }
 
+// Answers READONLY and CLUSTER SLOTS: this node has them all.
+void AnswerSlots(int fd) {
+  std::string asked;
+  char bytes[64];
+  while (asked.find("SLOTS") == std::string::npos) {
+    const ssize_t got = recv(fd, bytes, sizeof bytes, 0);
+    if (got <= 0) return;
+    asked.append(bytes, static_cast<size_t>(got));
+  }
+  sockaddr_in self = {};
+  socklen_t size = sizeof self;
+  getsockname(fd, reinterpret_cast<sockaddr*>(&self), &size);
+  Send(fd, "+OK\r\n*1\r\n*3\r\n:0\r\n:16383\r\n" + Node("", ntohs(self.sin_port)));
+  while (recv(fd, bytes, sizeof bytes, 0) > 0) {
+  }
+}
+
 // Connects to a node while the system refuses threads.
 absl::Status ConnectWithoutThreads() {
-  const FakeNode node([](int fd) {
-    std::string asked;
-    char bytes[64];
-    while (asked.find("SLOTS") == std::string::npos) {
-      const ssize_t got = recv(fd, bytes, sizeof bytes, 0);
-      if (got <= 0) return;
-      asked.append(bytes, static_cast<size_t>(got));
-    }
-    // To READONLY, then to CLUSTER SLOTS.
-    Send(fd, "+OK\r\n*1\r\n*3\r\n:0\r\n:16383\r\n" + Node("10.0.0.1", 7));
-    while (recv(fd, bytes, sizeof bytes, 0) > 0) {
-    }
-  });
+  const FakeNode node(&AnswerSlots);
   const RedisClusters clusters(std::vector<RedisOptions>{{.name = "a", .nodes = {node.name()}}});
   // No address space has room for such a stack.
   pthread_attr_t before, huge;
@@ -242,6 +262,26 @@ TEST(RedisClustersTest, SaysSoWhereTheSystemRefusesAThread) {
   } while (absl::StrContains(status.message(), "no answer in time"));  // A busy machine.
   EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << status;
   EXPECT_THAT(std::string(status.message()), HasSubstr("Redis cluster \"a\": no thread for it: "));
+}
+
+// A name is asked for again where nobody answers any more, the only node's, too.
+TEST(RedisClustersTest, FollowsANameToAnotherAddress) {
+  std::shared_ptr<RedisCluster> cluster;
+  int port = 0;
+  {
+    const FakeNode node([](int fd) { AnswerSlots(fd); });
+    port = node.port();
+    const auto made =
+        RedisCluster::Create({.name = "a", .nodes = {absl::StrCat("moving.test:", node.port())}});
+    ASSERT_TRUE(made.ok()) << made.status();
+    cluster = *made;
+    ASSERT_TRUE(cluster->Take(absl::StrCat("moving.test:", node.port())).ok());  // And closed.
+  }
+  const testing::RedisListener there(INADDR_LOOPBACK + 1, port);
+  moving_test = "127.0.0.2";
+  pollfd arrival = {.fd = there.fd(), .events = POLLIN, .revents = 0};
+  for (int i = 0; i < 400 && poll(&arrival, 1, 50) == 0; ++i) cluster->AskTopology();
+  EXPECT_EQ(arrival.revents, POLLIN) << "nobody came within 20 s";
 }
 
 TEST(StoredTableTest, RefusesWhatCannotBe) {
