@@ -6,6 +6,7 @@
 
 #include <cerrno>
 #include <cstdio>
+#include <cstring>
 
 #include "absl/strings/str_cat.h"
 #include "base/errors.h"
@@ -19,7 +20,7 @@ OutputFile::~OutputFile() {
 }
 
 absl::Status OutputFile::Failed(absl::string_view what) const {
-  return absl::ErrnoToStatus(errno, absl::StrCat(path_, ": ", what));
+  return Unavailable(path_, ": ", what, ": ", std::strerror(errno));
 }
 
 absl::Status OutputFile::OpenBeside(const std::string& path) {

@@ -18,6 +18,7 @@
 #include "base/flags/flag_set.h"
 #include "base/load_scope.h"
 #include "base/status_macros.h"
+#include "engine/directory/load_reason.h"
 #include "engine/tensor/onednn.h"
 #include "tools/cli/print.h"
 #include "tools/convert/convert.h"
@@ -112,9 +113,11 @@ int Main(int argc, char** argv) {
   const absl::Status status = WithinMemory([&args] { return Run(args); });
   if (status.ok() || IsHelpPrinted(status)) return std::fflush(stdout) == 0 ? 0 : 1;
   tools::PrintError("ulf convert", status);
-  // The daemon tries again where the model is not to blame: a full disk.
-  if (absl::IsUnavailable(status)) return 3;
   if (status == AllocationFailure()) return 4;
+  // The daemon tries again where the model is not to blame: a full disk, one that cannot be read.
+  const bool of_model = engine::IsContentError(status) || absl::IsNotFound(status) ||
+                        absl::IsResourceExhausted(status);
+  if (!of_model) return 3;
   if (!IsUsageError(status)) return 1;
   std::fputs("`ulf convert --help` explains the command\n", stderr);
   return 2;
