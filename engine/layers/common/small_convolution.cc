@@ -6,12 +6,13 @@
 #include <utility>
 
 #include "engine/kernels/elementwise.h"
+#include "engine/layers/common/lanes.h"
 
 namespace ulfd::engine {
 namespace {
 
 // Up to which our loops are faster than oneDNN with its layouts: multiplications for one image;
-// weights, where both sides have many channels.
+// weights, where both sides have many channels (of a group).
 constexpr int64_t kMostProducts = 1 << 22, kMostWeights = 1 << 14, kManyChannels = 16;
 
 // Whether a line of n places leaves few lanes of its vectors, of 16, empty.
@@ -22,23 +23,20 @@ bool IsAll(const std::array<int64_t, n>& values, int64_t wanted) {
   return std::all_of(values.begin(), values.end(), [wanted](int64_t v) { return v == wanted; });
 }
 
-// Every so many places of a line: y[j] = x[j * stride + offset] for j in [0, n), 0 outside the
-// image's `width`, or where there is no such line (nullptr).
-void CopyPhase(const float* x, int64_t width, int64_t stride, int64_t offset, int64_t n, float* y) {
-  if (x == nullptr) {
-    std::fill_n(y, n, 0.0f);
-    return;
+// y[j] = x[j * stride].  Lines are short: calls of the library would take longer.
+inline void CopyLine(const float* x, int64_t stride, int64_t n, float* y) {
+  int64_t j = 0;
+  Lanes low, high;
+  for (; stride == 1 && j + kLanes <= n; j += kLanes) {
+    Load(x + j, low);
+    Store(low, y + j);
   }
-  const int64_t first = std::min(n, offset < 0 ? (-offset + stride - 1) / stride : 0);
-  const int64_t left = width - offset;  // From the tap of window 0 to the edge.
-  const int64_t end = std::max(first, left <= 0 ? 0 : std::min(n, (left - 1) / stride + 1));
-  std::fill_n(y, first, 0.0f);
-  if (stride == 1) {
-    std::copy(x + offset + first, x + offset + end, y + first);
-  } else {
-    for (int64_t j = first; j < end; ++j) y[j] = x[j * stride + offset];
+  for (; stride == 2 && j + kLanes < n; j += kLanes) {  // The last one's neighbour may be nobody's.
+    Load(x + 2 * j, low);
+    Load(x + 2 * j + kLanes, high);
+    Store(__builtin_shufflevector(low, high, 0, 2, 4, 6, 8, 10, 12, 14), y + j);
   }
-  std::fill(y + end, y + n, 0.0f);
+  for (; j < n; ++j) y[j] = x[j * stride];
 }
 
 }  // namespace
@@ -49,14 +47,18 @@ SmallConvolution::SmallConvolution(const ConvolutionGeometry& geometry,
   if (g_.kernel[1] > 1 && TakesRows(g_.kernel[1])) {
     by_rows_ = PackedMatrix::Pack(weights.data(), inner(), g_.out_channels, 1, inner());
   }
-  if (g_.groups != 1 || inner() * g_.out_channels > (IsDeep() ? kMostWeights : kMostProducts)) {
-    return;
-  }
-  constexpr int64_t kGroup = TapArgs::kGroup;
-  by_taps_.resize((g_.out_channels + kGroup - 1) / kGroup * kGroup * inner());
+  // oneDNN has loops of its own for many groups of one channel.
+  if (channels() * outputs() == 1 && g_.groups >= kManyChannels) return;
+  const int64_t weights_by_taps = g_.groups * TapWeights();
+  if (weights_by_taps > (IsDeep() ? kMostWeights : kMostProducts)) return;
+  by_taps_.resize(static_cast<size_t>(weights_by_taps));
   for (int64_t o = 0; o < g_.out_channels; ++o) {
-    float* const group = by_taps_.data() + o / kGroup * kGroup * inner();
-    for (int64_t t = 0; t < inner(); ++t) group[t * kGroup + o % kGroup] = weights[o * inner() + t];
+    const int64_t within = o % outputs();
+    float* const block = by_taps_.data() + o / outputs() * TapWeights() +
+                         within / TapArgs::kGroup * TapArgs::kGroup * inner();
+    for (int64_t t = 0; t < inner(); ++t) {
+      block[t * TapArgs::kGroup + within % TapArgs::kGroup] = weights[o * inner() + t];
+    }
   }
 }
 
@@ -65,7 +67,7 @@ int64_t SmallConvolution::bytes() const {
 }
 
 bool SmallConvolution::IsDeep() const {
-  return g_.in_channels >= kManyChannels && g_.out_channels >= kManyChannels;
+  return channels() >= kManyChannels && outputs() >= kManyChannels;
 }
 
 // Whether windows are whole rows of the image, one below the other: then they lie in it as they
@@ -146,7 +148,7 @@ void SmallConvolution::RunTaps(const float* x, int64_t images, int64_t height, i
   auto* const offsets = static_cast<int64_t*>(scratch);
   auto* const copy = reinterpret_cast<float*>(offsets + inner());
   int64_t* offset = offsets;
-  for (int64_t c = 0; c < g_.in_channels; ++c) {
+  for (int64_t c = 0; c < channels(); ++c) {
     for (int64_t u = 0; u < g_.kernel[0]; ++u) {
       for (int64_t v = 0; v < g_.kernel[1]; ++v) {
         const int64_t at = v * g_.dilation[1];
@@ -158,32 +160,43 @@ void SmallConvolution::RunTaps(const float* x, int64_t images, int64_t height, i
   TapArgs args{.x_step = g_.stride[0] * line,
                .offsets = offsets,
                .taps = inner(),
-               .w = by_taps_.data(),
-               .bias = bias_.empty() ? nullptr : bias_.data(),
-               .outputs = g_.out_channels,
+               .outputs = outputs(),
                .rows = g_.OutputSize(0, height),
                .n = g_.OutputSize(1, width),
                .y_step = places};
   if (IsFlat(width)) args.n *= std::exchange(args.rows, 1);
+  if (lines.copied) std::fill_n(copy, lines.floats(g_), 0.0f);
   for (int64_t i = 0; i < images && !pace.Stops(inner() * places * g_.out_channels); ++i) {
-    args.x = x + i * g_.in_channels * height * width;
+    const float* from = x + i * g_.in_channels * height * width;
     if (lines.copied) {
-      CopyLines(args.x, height, width, lines, copy);
-      args.x = copy;
+      CopyLines(from, height, width, lines, copy);
+      from = copy;
     }
-    args.y = y + i * g_.out_channels * places;
-    TapRows(args);
+    for (int64_t group = 0; group < g_.groups; ++group) {
+      const int64_t output = group * outputs();
+      args.x = from + group * channels() * lines.lines * line;
+      args.w = by_taps_.data() + group * TapWeights();
+      args.bias = bias_.empty() ? nullptr : bias_.data() + output;
+      args.y = y + (i * g_.out_channels + output) * places;
+      TapRows(args);
+    }
   }
 }
 
-// With its padding, and each line's phases one after the other.
+// Each line's phases one after the other; what is padding stays as it is.
 void SmallConvolution::CopyLines(const float* x, int64_t height, int64_t width, const Lines& lines,
                                  float* to) const {
-  for (int64_t c = 0; c < g_.in_channels; ++c, x += height * width) {
-    for (int64_t i = -g_.pad[0]; i < height + g_.pad[2]; ++i) {
-      const float* const from = i < 0 || i >= height ? nullptr : x + i * width;
-      for (int64_t phase = 0; phase < g_.stride[1]; ++phase, to += lines.phase) {
-        CopyPhase(from, width, g_.stride[1], phase - g_.pad[1], lines.phase, to);
+  const int64_t stride = g_.stride[1], line = stride * lines.phase;
+  for (int64_t phase = 0; phase < stride; ++phase) {
+    // Place j of a phase is the image's `at` + j * stride.
+    const int64_t at = phase - g_.pad[1];
+    const int64_t first = at < 0 ? (-at + stride - 1) / stride : 0;
+    const int64_t end = std::min(lines.phase, (width - at + stride - 1) / stride);
+    const float* from = x + at + first * stride;
+    for (int64_t c = 0; c < g_.in_channels && first < end; ++c) {
+      float* y = to + (c * lines.lines + g_.pad[0]) * line + phase * lines.phase + first;
+      for (int64_t i = 0; i < height; ++i, from += width, y += line) {
+        CopyLine(from, stride, end - first, y);
       }
     }
   }

@@ -10,6 +10,7 @@
 
 #include "absl/types/span.h"
 #include "engine/kernels/fc.h"
+#include "engine/kernels/row_args.h"
 #include "engine/tensor/onednn_convolution.h"
 #include "engine/tensor/pace.h"
 
@@ -55,7 +56,13 @@ class SmallConvolution {
                void* scratch, Pace& pace) const;
   void CopyLines(const float* x, int64_t height, int64_t width, const Lines& lines,
                  float* to) const;
-  int64_t inner() const { return g_.in_channels * g_.kernel[0] * g_.kernel[1]; }
+  // Of each group.
+  int64_t channels() const { return g_.in_channels / g_.groups; }
+  int64_t outputs() const { return g_.out_channels / g_.groups; }
+  int64_t inner() const { return channels() * g_.kernel[0] * g_.kernel[1]; }
+  int64_t TapWeights() const {
+    return (outputs() + TapArgs::kGroup - 1) / TapArgs::kGroup * TapArgs::kGroup * inner();
+  }
   int64_t Places(int64_t height, int64_t width) const {
     return g_.OutputSize(0, height) * g_.OutputSize(1, width);
   }
@@ -63,7 +70,7 @@ class SmallConvolution {
   const ConvolutionGeometry g_;
   const absl::Span<const float> bias_;
   PackedMatrix by_rows_;        // [inner, out_channels], if windows may take whole rows.
-  std::vector<float> by_taps_;  // See TapArgs::w; empty if no image is for that.
+  std::vector<float> by_taps_;  // TapArgs::w of each group; empty if no image is for that.
 };
 
 }  // namespace ulfd::engine

@@ -437,7 +437,7 @@ TEST_P(ElementwiseTest, TransposedMatrices) {
 }
 
 TEST_P(ElementwiseTest, TapRowsAddUpShiftedRows) {
-  constexpr int64_t kRows = 2, kTaps = 3, kGroup = TapArgs::kGroup;
+  constexpr int64_t kRows = 3, kTaps = 3, kGroup = TapArgs::kGroup;
   const int64_t offsets[kTaps] = {2, 0, 3};
   for (const int64_t n : {1, 5, 8, 15, 16, 17, 24, 31, 32, 33, 40, 64}) {
     for (const int64_t outputs : {1, 3, 4, 5, 8, 9, 13}) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <cstring>
 #include <functional>
 #include <memory>
 #include <random>
@@ -11,6 +12,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "engine/layers/common/small_convolution.h"
 #include "engine/tensor/onednn.h"
 #include "engine/tensor/onednn_convolution.h"
 #include "gtest/gtest.h"
@@ -99,6 +101,27 @@ struct Scratch {
   void* data;
 };
 
+void ExpectNear(const std::vector<float>& found, const std::vector<double>& wanted) {
+  for (size_t i = 0; i < wanted.size(); ++i) {
+    ASSERT_NEAR(found[i], wanted[i], 1e-5 * std::max(1.0, std::abs(wanted[i]))) << "element " << i;
+  }
+}
+
+// false: it is not for such images.
+bool RunSmall(const Problem& p) {
+  const SmallConvolution small(p.geometry, p.weights, p.bias);
+  if (!small.Suits(p.height, p.width)) return false;
+  const std::vector<double> wanted = Reference(p);
+  std::vector<float> found(wanted.size(), NAN);
+  const size_t bytes = small.ScratchBytes(p.height, p.width);
+  const Scratch scratch(bytes);
+  std::memset(scratch.data, 0xff, bytes);  // NaN.
+  Pace pace;
+  small.Run(p.x.data(), p.rows, p.height, p.width, found.data(), scratch.data, pace);
+  ExpectNear(found, wanted);
+  return true;
+}
+
 void ExpectRight(const Convolution& convolution, const Problem& p) {
   UseOneThread();
   const std::vector<double> wanted = Reference(p);
@@ -108,9 +131,7 @@ void ExpectRight(const Convolution& convolution, const Problem& p) {
   const absl::Status status =
       convolution.Run(p.x.data(), p.rows, p.height, p.width, found.data(), scratch.data, pace);
   ASSERT_TRUE(status.ok()) << status;
-  for (size_t i = 0; i < wanted.size(); ++i) {
-    ASSERT_NEAR(found[i], wanted[i], 1e-5 * std::max(1.0, std::abs(wanted[i]))) << "element " << i;
-  }
+  ExpectNear(found, wanted);
 }
 
 std::unique_ptr<const Convolution> Make(const Problem& p, int64_t height, int64_t width) {
@@ -144,6 +165,36 @@ TEST(ConvolutionTest, AgreesWithIm2ColOnRandomGeometries) {
     ASSERT_NE(convolution, nullptr);
     ExpectRight(*convolution, p);
   }
+}
+
+TEST(ConvolutionTest, SmallImagesAgreeWithIm2ColOnRandomGeometries) {
+  std::mt19937 random(4);
+  const auto pick = [&random](int64_t from, int64_t to) {
+    return std::uniform_int_distribution<int64_t>(from, to)(random);
+  };
+  int small = 0, small_groups = 0;
+  for (unsigned trial = 0; trial < 400; ++trial) {
+    Geometry g;
+    g.groups = trial % 2 == 0 ? 1 : pick(2, 5);
+    g.in_channels = g.groups * (trial % 4 == 1 ? 1 : pick(1, 4));
+    g.out_channels = g.groups * (trial % 4 == 1 ? 1 : pick(1, 11));
+    for (int axis = 0; axis < 2; ++axis) {
+      g.kernel[axis] = pick(1, 3);
+      g.stride[axis] = pick(1, 3);
+      g.dilation[axis] = pick(1, 2);
+    }
+    for (int64_t& side : g.pad) side = pick(0, 3);
+    const int64_t height = pick(1, 9), width = pick(1, 40);
+    if (g.OutputSize(0, height) < 1 || g.OutputSize(1, width) < 1) continue;
+    SCOPED_TRACE(absl::StrCat("trial ", trial));
+    Problem p = MakeProblem(g, pick(1, 3), height, width, trial);
+    if (trial % 3 == 0) p.bias.clear();
+    const bool suits = RunSmall(p);
+    small += suits ? 1 : 0;
+    small_groups += suits && g.groups > 1 ? 1 : 0;
+  }
+  EXPECT_GT(small, 300);
+  EXPECT_GT(small_groups, 150);
 }
 
 // Every number of rows is put together from the same few primitives.
