@@ -169,6 +169,9 @@ def pooling(c):
     rng = np.random.default_rng(18)  # Of their own: cases before and behind stay.
     case('max_many_windows_in_a_row', f32(2, 2, 5, 23, rng=rng), 3, 2, 1)
     case('max_few_windows_in_a_row', f32(2, 3, 1, 16, rng=rng), (1, 5), (1, 5))
+    case('max_tiles', f32(2, 3, 8, 8, rng=rng), 2, 2)
+    case('max_tiles_with_gaps', f32(2, 2, 9, 20, rng=rng), (2, 3), (3, 4), ceil=True)
+    case('average_tiles_of_one_column', f32(2, 2, 6, 10, rng=rng), (2, 1), (3, 1), average=True)
 
 
 def transpose(c):

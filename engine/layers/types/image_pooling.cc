@@ -152,6 +152,27 @@ template <class Fold>
   }
 }
 
+// Whether rows of windows are as wide as the image: then those of the next one go on where they
+// end.  More places than these fill vectors line by line.
+constexpr int64_t kFewPlaces = 1 << 12;
+bool TilesRows(const Window& window, const Plane& plane) {
+  return plane.height * plane.width <= kFewPlaces && window.pad == std::array<int64_t, 4>{} &&
+         window.size[1] <= window.stride[1] && plane.out_width * window.stride[1] == plane.width;
+}
+
+// A plane whose rows of windows go on so, by way of `lines`, [out_height, width]: all as one row.
+template <class Fold>
+[[gnu::always_inline]] inline void FoldTiles(const Window& window, const Plane& plane,
+                                             float* lines) {
+  for (int64_t i = 0; i < plane.out_height; ++i) {
+    const Span rows = SpanOf(window, 0, i, plane.height);
+    FoldColumns<Fold>(plane.x + rows.begin * plane.width, rows.end - rows.begin, plane.width,
+                      lines + i * plane.width);
+  }
+  FoldWindows<Fold>(lines, plane.out_height * plane.width, window.size[1], window.stride[1],
+                    plane.out_height * plane.out_width, plane.y);
+}
+
 // Each row of windows of a plane: first down the columns, into `line` of the plane's width, then
 // along what that gives, so many windows without a look at the pace.
 template <class Fold>
@@ -197,27 +218,33 @@ void FoldWholePlanes(ReduceOp op, const Plane& plane, int64_t planes, Pace& pace
 // So many planes, which follow each other.
 template <class Fold>
 [[gnu::always_inline]] inline void FoldPlanes(const Window& window, Plane plane, int64_t planes,
-                                              float* line, Pace& pace) {
+                                              float* lines, Pace& pace) {
   const Span rows = SpanOf(window, 0, 0, plane.height), columns = SpanOf(window, 1, 0, plane.width);
   const bool short_planes = Pace::RowsAtOnce(plane.height * plane.width, 1) > 1;
   if (short_planes && plane.out_height * plane.out_width == 1 &&
       rows.end - rows.begin == plane.height && columns.end - columns.begin == plane.width) {
     return FoldWholePlanes(Fold::kOp, plane, planes, pace);
   }
+  const bool tiles = TilesRows(window, plane);
   const int64_t at_once = Pace::RowsAtOnce(window.size[1], 1);
   for (; planes > 0; --planes) {
-    FoldPlane<Fold>(window, plane, line, at_once, pace);
+    if (tiles) {
+      if (pace.Stops(plane.height * plane.width)) return;
+      FoldTiles<Fold>(window, plane, lines);
+    } else {
+      FoldPlane<Fold>(window, plane, lines, at_once, pace);
+    }
     plane.x += plane.height * plane.width;
     plane.y += plane.out_height * plane.out_width;
   }
 }
 ULFD_MULTIVERSION void MaxPlanes(const Window& window, const Plane& plane, int64_t planes,
-                                 float* line, Pace& pace) {
-  FoldPlanes<Maximum>(window, plane, planes, line, pace);
+                                 float* lines, Pace& pace) {
+  FoldPlanes<Maximum>(window, plane, planes, lines, pace);
 }
 ULFD_MULTIVERSION void SumPlanes(const Window& window, const Plane& plane, int64_t planes,
-                                 float* line, Pace& pace) {
-  FoldPlanes<Sum>(window, plane, planes, line, pace);
+                                 float* lines, Pace& pace) {
+  FoldPlanes<Sum>(window, plane, planes, lines, pace);
 }
 
 // Sums to means.  count_pad: padding counts as places, too.
@@ -257,7 +284,8 @@ class PoolingKernel final : public Kernel {
  public:
   explicit PoolingKernel(const PoolingOptions& options) : options_(options) {}
   size_t ScratchBytes(absl::Span<const Tensor> in) const override {
-    return static_cast<size_t>(in[0].dims[3]) * sizeof(float);
+    const int64_t width = in[0].dims[3], places = in[0].dims[2] * width;
+    return static_cast<size_t>(places <= kFewPlaces ? places : width) * sizeof(float);
   }
   absl::Status Run(RunContext& ctx) const override {
     const Tensor& x = ctx.in[0];
@@ -266,12 +294,12 @@ class PoolingKernel final : public Kernel {
     const int64_t planes = x.dims[0] * x.dims[1];
     Window window = options_.window;
     if (options_.global) window.size = {plane.height, plane.width};
-    auto* const line = static_cast<float*>(ctx.scratch);
+    auto* const lines = static_cast<float*>(ctx.scratch);
     if (options_.average) {
-      SumPlanes(window, plane, planes, line, ctx.pace);
+      SumPlanes(window, plane, planes, lines, ctx.pace);
       DividePlanes(window, options_.count_pad, plane, planes, ctx.pace);
     } else {
-      MaxPlanes(window, plane, planes, line, ctx.pace);
+      MaxPlanes(window, plane, planes, lines, ctx.pace);
     }
     return absl::OkStatus();
   }
