@@ -30,8 +30,7 @@ Axes Merged(const Axes& axes) {
 
 template <class T>
 [[gnu::always_inline]] inline void CopyRun(const T* x, int64_t step, T* __restrict y, int64_t n) {
-  constexpr int64_t kShort = 16;  // A loop is faster than a call.
-  if (step == 1 && n >= kShort) {
+  if (step == 1) {
     std::memcpy(y, x, n * sizeof(T));
   } else if (step == 0) {
     std::fill_n(y, n, *x);
@@ -61,9 +60,24 @@ template <class T, class Copy>
   }
 }
 
+// Runs of kSize to 2 * kSize neighbours, without calls: their first and their last kSize.
+template <int kSize, class T>
+[[gnu::always_inline]] inline void CopyShortRuns(const StridedCopy::Axis& runs, int64_t n,
+                                                 const T* x, T* y) {
+  for (int64_t run = 0; run < runs.count; ++run, x += runs.step, y += n) {
+    std::memcpy(y, x, kSize * sizeof(T));
+    std::memcpy(y + n - kSize, x + n - kSize, kSize * sizeof(T));
+  }
+}
+
 template <class T>
 [[gnu::always_inline]] inline void CopyRuns(const StridedCopy::Axis& runs,
                                             const StridedCopy::Axis& inner, const T* x, T* y) {
+  if (inner.step == 1 && inner.count <= 16) {
+    if (inner.count >= 8) return CopyShortRuns<8>(runs, inner.count, x, y);
+    if (inner.count >= 4) return CopyShortRuns<4>(runs, inner.count, x, y);
+    if (inner.count >= 2) return CopyShortRuns<2>(runs, inner.count, x, y);
+  }
   for (int64_t run = 0; run < runs.count; ++run, y += inner.count) {
     CopyRun(x + run * runs.step, inner.step, y, inner.count);
   }
