@@ -38,7 +38,7 @@ absl::StatusOr<int> OpenForReading(const std::string& path) {
   const absl::Cleanup close_place = [place] { close(place); };
   RETURN_IF_ERROR(CheckPlace(place, path));
   struct stat info;
-  if (fstat(place, &info) != 0) return absl::ErrnoToStatus(errno, path);
+  if (fstat(place, &info) != 0) return FileError(errno, path);
   if (!S_ISREG(info.st_mode)) {
     return InvalidArgument(path, ": not a regular file");
   }
@@ -54,8 +54,19 @@ absl::StatusOr<int> OpenForReading(const std::string& path) {
 
 absl::Status FileError(int error, absl::string_view message) {
   absl::Status status = absl::ErrnoToStatus(error, message);
-  if (error != EMFILE && error != ENFILE) return status;
-  return Unavailable(status.message());
+  switch (error) {
+    case ENOENT:
+    case ENOTDIR:
+    case EISDIR:
+    case ENAMETOOLONG:
+    case ELOOP:
+    case EINVAL:
+    case EACCES:
+    case EPERM:
+      return status;
+    default:
+      return Unavailable(status.message());
+  }
 }
 
 absl::StatusOr<InputFile> InputFile::Open(const std::string& path) {
@@ -63,7 +74,7 @@ absl::StatusOr<InputFile> InputFile::Open(const std::string& path) {
   ASSIGN_OR_RETURN(const int fd, OpenForReading(path));
   InputFile file(path, fd, 0);
   struct stat st;
-  if (fstat(fd, &st) != 0) return absl::ErrnoToStatus(errno, path);
+  if (fstat(fd, &st) != 0) return FileError(errno, path);
   file.size_ = st.st_size;
   return file;
 }
@@ -108,7 +119,7 @@ absl::StatusOr<size_t> InputFile::Read(char* to, size_t size) {
     if (n == 0) break;
     if (n < 0) {
       if (errno == EINTR) continue;
-      return absl::ErrnoToStatus(errno, path_);
+      return FileError(errno, path_);
     }
     got += static_cast<size_t>(n);
   }
@@ -127,7 +138,7 @@ absl::StatusOr<size_t> InputFile::ReadAt(int64_t offset, char* to, size_t size) 
     if (n == 0) break;
     if (n < 0) {
       if (errno == EINTR) continue;
-      return absl::ErrnoToStatus(errno, path_);
+      return FileError(errno, path_);
     }
     got += static_cast<size_t>(n);
   }

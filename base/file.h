@@ -50,8 +50,8 @@ class InputFile {
   int64_t size_ = 0;
 };
 
-// absl::ErrnoToStatus, but UNAVAILABLE where there are too many open files: RESOURCE_EXHAUSTED is
-// for memory.
+// What `error` (errno) says of a file: absl::ErrnoToStatus, but UNAVAILABLE if it says nothing of
+// it: too many open files; a file system that is full, fails or went away (of FUSE: ENOTCONN).
 absl::Status FileError(int error, absl::string_view message);
 
 // Whether `path`, resolved, is one of `roots` (resolved, too) or lies below one; without roots

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "base/file.h"
 #include "base/status_macros.h"
 #include "engine/directory/delta_directory.h"
 #include "engine/directory/model_directory.h"
@@ -36,7 +37,7 @@ absl::StatusOr<DirectoryState> FingerprintDirectory(const std::string& path,
                                                     const DirectoryRules& rules) {
   struct stat info;
   if (stat(path.c_str(), &info) != 0) {
-    return absl::ErrnoToStatus(errno, absl::StrCat("cannot stat ", path));
+    return FileError(errno, absl::StrCat("cannot stat ", path));
   }
   DirectoryState state;
   state.device = info.st_dev;

@@ -84,7 +84,7 @@ class Walker {
   // any other.
   absl::Status Unreadable(const std::string& path, TreeEntry& entry) {
     if (errno != ENOENT && errno != ELOOP) {
-      return absl::ErrnoToStatus(errno, absl::StrCat("cannot stat ", path));
+      return FileError(errno, absl::StrCat("cannot stat ", path));
     }
     entry.kind = TreeEntry::Kind::kAbsent;
     visit_(entry);
@@ -123,7 +123,7 @@ absl::StatusOr<std::vector<std::string>> ListNames(const std::string& path, int6
     }
     names.push_back(std::move(name));
   }
-  if (errno != 0) return absl::ErrnoToStatus(errno, absl::StrCat("cannot list ", path));
+  if (errno != 0) return FileError(errno, absl::StrCat("cannot list ", path));
   std::sort(names.begin(), names.end());
   return names;
 }
@@ -132,7 +132,7 @@ absl::Status WalkTree(const std::string& path, const DirectoryRules& rules,
                       absl::FunctionRef<void(const TreeEntry&)> visit) {
   struct stat info;
   if (stat(path.c_str(), &info) != 0) {
-    return absl::ErrnoToStatus(errno, absl::StrCat("cannot stat ", path));
+    return FileError(errno, absl::StrCat("cannot stat ", path));
   }
   if (!S_ISDIR(info.st_mode)) {
     return NotFound(path, " is not a directory");
@@ -145,7 +145,7 @@ absl::Status WalkTree(const std::string& path, const DirectoryRules& rules,
 absl::StatusOr<std::string> ResolvePath(const std::string& path) {
   const std::unique_ptr<char, decltype(&std::free)> resolved(realpath(path.c_str(), nullptr),
                                                              &std::free);
-  if (resolved == nullptr) return absl::ErrnoToStatus(errno, absl::StrCat("cannot resolve ", path));
+  if (resolved == nullptr) return FileError(errno, absl::StrCat("cannot resolve ", path));
   return std::string(resolved.get());
 }
 

@@ -16,6 +16,7 @@
 #include "absl/strings/strip.h"
 #include "absl/types/span.h"
 #include "base/errors.h"
+#include "base/file.h"
 #include "base/status_macros.h"
 #include "base/text.h"
 #include "engine/directory/directory_tree.h"
@@ -49,7 +50,7 @@ absl::Status WantFile(const std::string& path, absl::string_view what) {
     if (errno == ENOENT || errno == ENOTDIR) {
       return NotFound(what, ": ", path, " does not exist");
     }
-    return absl::ErrnoToStatus(errno, absl::StrCat(what, ": cannot stat ", path));
+    return FileError(errno, absl::StrCat(what, ": cannot stat ", path));
   }
   if (!S_ISREG(info.st_mode)) {
     return InvalidArgument(what, ": ", path, " is not a regular file");
@@ -305,7 +306,7 @@ absl::StatusOr<ModelDirectory> OpenModelDirectory(const std::string& path) {
   while (directory.path.size() > 1 && directory.path.back() == '/') directory.path.pop_back();
   struct stat info;
   if (stat(directory.path.c_str(), &info) != 0) {
-    return absl::ErrnoToStatus(errno, absl::StrCat("cannot stat ", directory.path));
+    return FileError(errno, absl::StrCat("cannot stat ", directory.path));
   }
   if (!S_ISDIR(info.st_mode)) {
     return InvalidArgument(directory.path, " is not a directory, want a version directory");

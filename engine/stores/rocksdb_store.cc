@@ -216,7 +216,7 @@ absl::Status CheckFiles(const std::string& directory) {
     RETURN_IF_ERROR(CheckSums(file));  // Whatever its name: RocksDB takes .ldb for .sst, too.
   }
   if (!error) return absl::OkStatus();
-  return absl::ErrnoToStatus(error.value(), absl::StrCat(directory, ": cannot be listed"));
+  return FileError(error.value(), absl::StrCat(directory, ": cannot be listed"));
 }
 
 // The files of a database under way.

@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -20,9 +21,11 @@ namespace {
 // Of a repository, and of the versions of a model; each look at them asks for every one.
 constexpr int64_t kMaxEntries = 100000;
 
-bool IsDirectory(const std::string& path) {
+// Also what cannot be told: who looks into it says why.
+bool MayBeDirectory(const std::string& path) {
   struct stat info;
-  return stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode);
+  if (stat(path.c_str(), &info) == 0) return S_ISDIR(info.st_mode);
+  return errno != ENOENT && errno != ENOTDIR && errno != ELOOP;
 }
 
 absl::StatusOr<std::vector<std::string>> ListDirectory(const std::string& path,
@@ -42,7 +45,7 @@ absl::StatusOr<std::vector<std::string>> ListModelDirectories(const std::string&
   ASSIGN_OR_RETURN(std::vector<std::string> names, ListDirectory(repository));
   std::erase_if(names, [&](const std::string& name) {
     return name[0] == '.' || name == "lost+found" || Printable(name, name.size()) != name ||
-           !IsDirectory(absl::StrCat(repository, "/", name));
+           !MayBeDirectory(absl::StrCat(repository, "/", name));
   });
   return names;
 }
@@ -69,7 +72,7 @@ absl::StatusOr<VersionList> ListVersions(const std::string& base_path,
   for (const int64_t version : numbers) {
     if (list.versions.size() >= kMaxVersions && !named.contains(version)) {
       ++list.left_out;
-    } else if (IsDirectory(absl::StrCat(base_path, "/", version))) {
+    } else if (MayBeDirectory(absl::StrCat(base_path, "/", version))) {
       list.versions.push_back(version);
     } else {
       ignore(absl::StrCat(version));

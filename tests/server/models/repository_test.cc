@@ -2,14 +2,36 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/models/repository.h"
 
+#include <dirent.h>
+#include <dlfcn.h>
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
+#include <cerrno>
 #include <filesystem>
+#include <string>
 
 #include "absl/strings/str_cat.h"
 #include "base/model_version.h"
 #include "tests/testing/temp_dir.h"
+
+// A file system that fails: stat and opendir of the test's own stand before the system's.
+static std::string broken;  // At this path and below; "": nowhere.
+static int broken_by = 0;
+static bool IsBroken(const std::string& path) {
+  if (broken.empty() || path.compare(0, broken.size(), broken) != 0) return false;
+  errno = broken_by;
+  return true;
+}
+extern "C" int stat(const char* path, struct stat* info) {
+  return IsBroken(path) ? -1 : fstatat(AT_FDCWD, path, info, 0);
+}
+extern "C" DIR* opendir(const char* path) {
+  static const auto open = reinterpret_cast<decltype(&opendir)>(dlsym(RTLD_NEXT, "opendir"));
+  return IsBroken(path) ? nullptr : open(path);
+}
 
 namespace ulfd::server {
 namespace {
@@ -102,6 +124,33 @@ TEST(RepositoryTest, KeepsTheFirstNamesOfWhatIsNoVersion) {
   EXPECT_EQ(list->ignored.size(), 20);
   EXPECT_EQ(list->ignored.back(), "f29");
   EXPECT_TRUE(list->ignored_more);
+}
+
+// What is not there is unloaded, or an older version takes its place.  A file system that went away
+// (FUSE: ENOTCONN), or its device, is no such wish.
+TEST(RepositoryTest, AFileSystemThatFailsSaysNothingOfWhatItHolds) {
+  TempDir dir;
+  for (const char* name : {"a/1", "a/2"}) fs::create_directories(dir.File(name));
+  const VersionRules rules(dir.path(), {}, 100);
+  const RepositoryScanner scanner(dir.path(), rules);
+  for (const int error : {ENOTCONN, ENODEV, ENXIO, EBUSY, EIO, ESTALE, ENOSPC}) {
+    broken_by = error;
+    const auto look = [&](const std::string& path) {
+      broken = path;
+      const RepositoryScan scan = scanner.Scan({{"a", {.base_path = dir.File("a")}}});
+      broken = "";
+      return scan;
+    };
+    EXPECT_TRUE(absl::IsUnavailable(look(dir.path()).repository)) << error;
+    EXPECT_TRUE(absl::IsUnavailable(look(dir.path()).models.at("a").listing.status())) << error;
+    const RepositoryScan model = look(dir.File("a"));
+    EXPECT_THAT(model.found, ElementsAre("a")) << error;
+    EXPECT_TRUE(absl::IsUnavailable(model.models.at("a").listing.status())) << error;
+    const ModelScan version = look(dir.File("a/2")).models.at("a");
+    EXPECT_TRUE(version.versions.at(1).ok()) << error;
+    ASSERT_TRUE(version.versions.contains(2)) << error;
+    EXPECT_TRUE(absl::IsUnavailable(version.versions.at(2).status())) << error;
+  }
 }
 
 TEST(RepositoryTest, MissingDirectoryIsNotFound) {
