@@ -483,6 +483,15 @@ def half_precision_and_back(g):
     g.output(g.cast(half, "float"))
 
 
+def half_precision_of_integers(g):
+    """x.half().view(-1, 2, 2), read twice: integers from 2048 on are rounded."""
+    x = g.input("x", g.random.randint(0, 60000, (ADS, 4)))
+    half = raw(g, "Cast", [x], x.array.astype(np.float16), to=TensorProto.FLOAT16)
+    pairs = raw(g, "Reshape", [half, g.ints(-1, 2, 2)], half.array.reshape(-1, 2, 2))
+    for value in (pairs, half):
+        g.output(raw(g, "Cast", [value], value.array.astype(np.float32), to=TensorProto.FLOAT))
+
+
 def remainders_by_division(g):
     """ids % 7 as PyTorch exports it before operator set 10; torch.cumsum of integers."""
     ids = g.input("ids", g.random.randint(0, 1000, (ADS, 3)))
@@ -515,5 +524,6 @@ PATTERNS = [booleans_as_bytes, one_matrix, one_integer_matrix, column_as_id_and_
 REFUSED = [(timestamps_subtracted, 'input "now": element 0'),
            (half_precision_given_back, "half precision"),
            (half_precision_and_back, "rounds to half precision"),
+           (half_precision_of_integers, "rounds to half precision"),
            (integers_rounded_to_the_limit, 'input "day": element'),
            (squares_of_ids, "of 2^24 or more")]

@@ -116,6 +116,9 @@ class OnnxGraph {
   // Integers that are all below 2^24, as rows and numbers of tables are.
   void MarkSmall(const std::string& name) { small_.insert(name); }
   bool IsSmall(const std::string& name) const { return small_.contains(name); }
+  // In half precision, and nothing has computed with it there: the model wants the rounding.
+  void MarkOnlyHalved(const std::string& name) { only_halved_.insert(name); }
+  bool IsOnlyHalved(const std::string& name) const { return only_halved_.contains(name); }
   // Integers of the input tell places among so many steps.
   void NotePlaces(const std::string& input, int64_t steps);
   // The fewest that were noted; 0: none.
@@ -190,7 +193,7 @@ class OnnxGraph {
   HashMap<std::string, std::string> rounded_;
   HashMap<std::string, IntegerBound> bounds_;
   std::map<std::string, int64_t> limits_;
-  HashSet<std::string> stepped_, small_, exact_, row_sums_;
+  HashSet<std::string> stepped_, small_, exact_, row_sums_, only_halved_;
   HashMap<std::string, int64_t> places_;  // By input.
 };
 

@@ -205,6 +205,9 @@ void InferTypes(const onnx::GraphProto& proto, OnnxGraph& graph) {
 absl::Status CheckIntegers(const onnx::NodeProto& node, OnnxGraph& graph,
                            const onnx::NodeProto* reader) {
   const std::string& op = node.op_type();
+  if (op == "Cast" && graph.IsOnlyHalved(node.input(0))) {
+    return Unimplemented("rounds to half precision, which ULF lacks");
+  }
   // Booleans are 0 and 1 as integers of any size.
   const bool of_booleans = op == "Cast" && graph.TypeOf(node.input(0)) == onnx::TensorProto::BOOL;
   if (node.output_size() > 0 && IsShortInteger(graph.TypeOf(node.output(0))) && !Moves(op) &&
@@ -258,6 +261,14 @@ absl::Status CheckIntegers(const onnx::NodeProto& node, OnnxGraph& graph,
 }
 
 void MarkIntegers(const onnx::NodeProto& node, OnnxGraph& graph) {
+  const int from = node.input_size() > 0 ? graph.TypeOf(node.input(0)) : 0;
+  const bool halved = std::any_of(node.input().begin(), node.input().end(),
+                                  [&](const auto& name) { return graph.IsOnlyHalved(name); });
+  if ((halved && Moves(node.op_type())) ||
+      (node.op_type() == "Cast" && IntAttribute(node, "to", 0) == onnx::TensorProto::FLOAT16 &&
+       from != onnx::TensorProto::BOOL && from != onnx::TensorProto::FLOAT16)) {
+    for (const std::string& output : node.output()) graph.MarkOnlyHalved(output);
+  }
   if (IsOneOf(node.op_type(), {"Identity", "Reshape", "Flatten", "Squeeze", "Unsqueeze",
                                "Transpose", "Expand", "Slice", "Gather"}) &&
       graph.IsSmall(node.input(0))) {

@@ -96,12 +96,6 @@ absl::Status Cast(OnnxNode& node) {
     return Unimplemented(
         "to ", onnx::TensorProto::DataType_Name(static_cast<onnx::TensorProto::DataType>(to)));
   }
-  // Nothing computes in half precision there: the model wants the rounding itself.
-  const auto reader = node.only_reader.find(node.output());
-  if (to == onnx::TensorProto::FLOAT16 && IsPlainFloat(from) && reader != node.only_reader.end() &&
-      reader->second->op_type() == "Cast") {
-    return Unimplemented("rounds to half precision, which ULF lacks");
-  }
   const bool exact = node.graph.IsInteger(node.node.input(0)) || from == onnx::TensorProto::BOOL;
   if (to_integer && !exact) {
     node.note = "fractions are cut off";
