@@ -100,6 +100,17 @@ def sessions_of_one_row(g):
     g.output(g.node("ReduceMax", [apart], apart.array.max(2), axes=[2], keepdims=0))
 
 
+def columns_of_the_only_row(g):
+    """x[:, i].view(-1).view(x.size(0), -1), as embedding bags of one id are written, many times."""
+    g.rows, g.ad_inputs = 1, ["x"]
+    x = g.input("x", g.random.randn(ADS, 7).astype(np.float32))
+    columns = []
+    for i in range(7):
+        flat = reshape(g, g.slice(x, 1, i, i + 1), (-1,), x.array[:, i])
+        columns.append(reshape(g, flat, (1, -1), x.array[:, i:i + 1]))
+    g.output(g.node("Concat", columns, x.array, axis=1))
+
+
 def steps_of_one(g):
     """q.view(1, -1, 2, 2) of one query: -1 is the steps, not the row."""
     g.rows, g.ad_inputs = 1, ["x"]
@@ -540,7 +551,8 @@ PATTERNS = [steps_in_front, sizes_by_a_condition, constants_of_rows, example_of_
             rows_repeated_one_by_one, masked_steps_of_the_example, tables_of_few_rows,
             mask_of_one_head, divided_by_the_example, divided_by_the_only_row,
             only_row_repeated, number_of_one_row,
-            only_step_of_the_only_row, only_row_behind_the_step, mean_of_the_example]
+            only_step_of_the_only_row, only_row_behind_the_step, mean_of_the_example,
+            columns_of_the_only_row]
 REFUSED = [(ones_of_the_example, "an output has the example's rows"),
            (sums_of_the_example_that_are_lost, "loses all but one"),
            (share_of_the_example, "computed across rows"),

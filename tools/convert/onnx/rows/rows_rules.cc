@@ -36,7 +36,8 @@ size_t RowsFollower::PlaceOfRows(const RowsAxis& rows, const Sizes& from, const 
   }
   const auto rest = absl::c_find_if(ones, [&](size_t j) { return given[j] == -1; });
   if (rest != ones.end() && ones.size() == 1) return *rest;
-  if (rest != ones.end() && !Choose()) return *rest;
+  // A -1 in front is the rows; behind, x.size(0) is likelier the 1 in front.
+  if (rest != ones.end() && Choose() == (rest != ones.begin())) return *rest;
   if (ones.size() > others) {
     const size_t first = in_front, last = ones.size() - 1 - (others - in_front);
     return ones[first == last || !Choose() ? first : last];
