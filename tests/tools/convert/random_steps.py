@@ -5,6 +5,7 @@ import math
 import numpy as np
 from onnx import helper
 
+import random_kinds
 import random_layers
 from random_graph import ADS, Graph, Skip, Value, apart, matrix
 
@@ -475,7 +476,8 @@ def to_ids(g, x):
 
 STEPS = [unary] * 5 + [two] * 6 + [cut] * 3 + [reshape] * 3 + [reduce] * 2 + [product] * 2 + \
         [choose, split, join, join, to_ids, to_ids, einsum, einsum, tile] + \
-        random_layers.STEPS + [choice] * 2 + [along] * 2 + [softmax] * 2 + [normalise] * 2 + \
+        random_layers.STEPS + random_kinds.STEPS + [choice] * 2 + [along] * 2 + \
+        [softmax] * 2 + [normalise] * 2 + \
         [clip, variadic, powers, expand, nothing, mask_of_ids, mask_of_ids, mask_of_ids]
 
 
@@ -484,6 +486,8 @@ OPSETS = 7, 9, 11, 12, 13, 14, 17, 18, 20, 21
 
 def random_graph(seed):
     g = Graph(seed, OPSETS[seed % len(OPSETS)])
+    # A number: an export without dynamic axes.
+    g.rows = ["ads", "ads", ADS, 1][seed // len(OPSETS) % 4]
     ids = lambda *shape: g.random.randint(0, 7, shape)  # noqa: E731
     kinds = [lambda: g.input("x", g.random.randn(ADS, 4).astype(np.float32)),
              lambda: g.input("m", g.random.randn(ADS, 2, 4).astype(np.float32)),
@@ -496,6 +500,9 @@ def random_graph(seed):
         kinds[i]()
     if all(v.rows != "ads" for v in g.values):
         kinds[0]()
+    if g.rows != "ads":
+        g.ad_inputs = [v.name for v in g.values if v.rows == "ads"]
+        g.user_inputs = [v.name for v in g.values if v.rows == "user"]
     for value in list(g.values):
         if value.name in ("X", "I", "h") and g.random.randint(4):
             attempt(g, lambda g, x: to_ids(g, g.pick(x, 1, 0)), value)
