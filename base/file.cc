@@ -7,14 +7,13 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <climits>
 #include <utility>
 
-#include "absl/cleanup/cleanup.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "base/errors.h"
-#include "base/load_place.h"
 #include "base/load_scope.h"
 #include "base/status_macros.h"
 
@@ -28,26 +27,40 @@ bool LiesWithin(absl::string_view path, const std::vector<std::string>& roots) {
   return roots.empty() || std::any_of(roots.begin(), roots.end(), holds);
 }
 
+absl::Status CheckPlace(int fd, const std::string& path) {
+  const LoadScope* const scope = LoadScope::Current();
+  if (scope == nullptr || scope->limits().roots.empty()) return absl::OkStatus();
+  const std::vector<std::string>& roots = scope->limits().roots;
+  std::string resolved(PATH_MAX, '\0');
+  const ssize_t size =
+      readlink(absl::StrCat("/proc/self/fd/", fd).c_str(), resolved.data(), resolved.size());
+  if (size < 0) {  // Not "not found", which would be the file's.
+    return Unavailable(path, ": cannot tell where it lies, /proc is not mounted");
+  }
+  resolved.resize(static_cast<size_t>(size));
+  if (LiesWithin(resolved, roots)) return absl::OkStatus();
+  return InvalidArgument(path, ": leads out of ", roots.front(),
+                         " through a symbolic link (model_link_targets allows it)");
+}
+
 namespace {
 
 // A regular file that lies where the load may read.  Nothing is opened before that is known: to
 // open a FIFO can block, and to open a device can set off what it does.
-absl::StatusOr<int> OpenForReading(const std::string& path) {
-  const int place = open(path.c_str(), O_PATH | O_CLOEXEC);
-  if (place < 0) return FileError(errno, path);
-  const absl::Cleanup close_place = [place] { close(place); };
-  RETURN_IF_ERROR(CheckPlace(place, path));
+absl::StatusOr<FileDescriptor> OpenForReading(const std::string& path) {
+  const FileDescriptor place(open(path.c_str(), O_PATH | O_CLOEXEC));
+  if (place.get() < 0) return FileError(errno, path);
+  RETURN_IF_ERROR(CheckPlace(place.get(), path));
   struct stat info;
-  if (fstat(place, &info) != 0) return FileError(errno, path);
+  if (fstat(place.get(), &info) != 0) return FileError(errno, path);
   if (!S_ISREG(info.st_mode)) {
     return InvalidArgument(path, ": not a regular file");
   }
-  const int fd = open(absl::StrCat("/proc/self/fd/", place).c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0 && errno == ENOENT) {
-    return Unavailable(path, ": cannot be opened, /proc is not mounted");
-  }
-  if (fd < 0) return FileError(errno, path);
-  return fd;
+  FileDescriptor fd(
+      open(absl::StrCat("/proc/self/fd/", place.get()).c_str(), O_RDONLY | O_CLOEXEC));
+  if (fd.get() >= 0) return fd;
+  if (errno == ENOENT) return Unavailable(path, ": cannot be opened, /proc is not mounted");
+  return FileError(errno, path);
 }
 
 }  // namespace
@@ -71,42 +84,23 @@ absl::Status FileError(int error, absl::string_view message) {
 
 absl::StatusOr<InputFile> InputFile::Open(const std::string& path) {
   RETURN_IF_ERROR(LoadScope::Check());
-  ASSIGN_OR_RETURN(const int fd, OpenForReading(path));
-  InputFile file(path, fd, 0);
+  ASSIGN_OR_RETURN(FileDescriptor fd, OpenForReading(path));
   struct stat st;
-  if (fstat(fd, &st) != 0) return FileError(errno, path);
-  file.size_ = st.st_size;
-  return file;
+  if (fstat(fd.get(), &st) != 0) return FileError(errno, path);
+  return InputFile(path, std::move(fd), st.st_size);
 }
 
-InputFile::InputFile(std::string path, int fd, int64_t size)
-    : path_(std::move(path)), fd_(fd), size_(size) {}
-
-InputFile::InputFile(InputFile&& other) noexcept
-    : path_(std::move(other.path_)), fd_(std::exchange(other.fd_, -1)), size_(other.size_) {}
-
-InputFile& InputFile::operator=(InputFile&& other) noexcept {
-  if (this != &other) {
-    if (fd_ >= 0) close(fd_);
-    path_ = std::move(other.path_);
-    fd_ = std::exchange(other.fd_, -1);
-    size_ = other.size_;
-  }
-  return *this;
-}
-
-InputFile::~InputFile() {
-  if (fd_ >= 0) close(fd_);
-}
+InputFile::InputFile(std::string path, FileDescriptor fd, int64_t size)
+    : path_(std::move(path)), fd_(std::move(fd)), size_(size) {}
 
 absl::StatusOr<InputFile> InputFile::Duplicate() const {
-  const int fd = fcntl(fd_, F_DUPFD_CLOEXEC, 0);
-  if (fd < 0) return FileError(errno, path_);
-  return InputFile(path_, fd, size_);
+  FileDescriptor fd(fcntl(fd_.get(), F_DUPFD_CLOEXEC, 0));
+  if (fd.get() < 0) return FileError(errno, path_);
+  return InputFile(path_, std::move(fd), size_);
 }
 
 void InputFile::Forget(int64_t offset, size_t size) const {
-  posix_fadvise(fd_, offset, static_cast<off_t>(size), POSIX_FADV_DONTNEED);
+  posix_fadvise(fd_.get(), offset, static_cast<off_t>(size), POSIX_FADV_DONTNEED);
 }
 
 absl::StatusOr<size_t> InputFile::Read(char* to, size_t size) {
@@ -115,7 +109,7 @@ absl::StatusOr<size_t> InputFile::Read(char* to, size_t size) {
   size_t got = 0;
   while (got < size) {
     RETURN_IF_ERROR(LoadScope::Check());
-    const ssize_t n = read(fd_, to + got, std::min(kPiece, size - got));
+    const ssize_t n = read(fd_.get(), to + got, std::min(kPiece, size - got));
     if (n == 0) break;
     if (n < 0) {
       if (errno == EINTR) continue;
@@ -134,7 +128,7 @@ absl::StatusOr<size_t> InputFile::ReadTail(char* to, size_t size) const {
 absl::StatusOr<size_t> InputFile::ReadAt(int64_t offset, char* to, size_t size) const {
   size_t got = 0;
   while (got < size) {
-    const ssize_t n = pread(fd_, to + got, size - got, offset + static_cast<int64_t>(got));
+    const ssize_t n = pread(fd_.get(), to + got, size - got, offset + static_cast<int64_t>(got));
     if (n == 0) break;
     if (n < 0) {
       if (errno == EINTR) continue;

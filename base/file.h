@@ -11,6 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "base/file_descriptor.h"
 
 namespace ulfd {
 
@@ -21,9 +22,6 @@ class InputFile {
   // NOT_FOUND if there is no such file; INVALID_ARGUMENT for what is no regular file (never blocks)
   // and for a file outside of the roots of the thread's LoadScope; errors of LoadScope::Check.
   static absl::StatusOr<InputFile> Open(const std::string& path);
-  InputFile(InputFile&& other) noexcept;
-  InputFile& operator=(InputFile&& other) noexcept;
-  ~InputFile();
 
   // Reads up to `size` bytes, fewer only at the end of the file; returns how many.
   absl::StatusOr<size_t> Read(char* to, size_t size);
@@ -39,15 +37,15 @@ class InputFile {
   // The same open file once more.  UNAVAILABLE if there are too many.
   absl::StatusOr<InputFile> Duplicate() const;
   // For mappings; the file closes it.
-  int descriptor() const { return fd_; }
+  int descriptor() const { return fd_.get(); }
   // What was read with ReadAt need not stay in memory; what somebody maps does.
   void Forget(int64_t offset, size_t size) const;
 
  private:
-  InputFile(std::string path, int fd, int64_t size);
+  InputFile(std::string path, FileDescriptor fd, int64_t size);
   std::string path_;
-  int fd_ = -1;
-  int64_t size_ = 0;
+  FileDescriptor fd_;
+  int64_t size_;
 };
 
 // What `error` (errno) says of a file: absl::ErrnoToStatus, but UNAVAILABLE if it says nothing of
@@ -57,6 +55,10 @@ absl::Status FileError(int error, absl::string_view message);
 // Whether `path`, resolved, is one of `roots` (resolved, too) or lies below one; without roots
 // everything does.
 bool LiesWithin(absl::string_view path, const std::vector<std::string>& roots);
+
+// Whether what is open as `fd`, with every symbolic link followed, lies within the roots of the
+// thread's LoadScope; INVALID_ARGUMENT, naming `path`, if it does not.
+absl::Status CheckPlace(int fd, const std::string& path);
 
 // The whole content.  Errors: those of InputFile, and RESOURCE_EXHAUSTED above `max_bytes`.
 absl::StatusOr<std::string> ReadFile(const std::string& path, int64_t max_bytes = INT64_MAX);

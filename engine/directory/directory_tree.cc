@@ -13,7 +13,6 @@
 #include "absl/strings/str_cat.h"
 #include "base/errors.h"
 #include "base/file.h"
-#include "base/load_place.h"
 #include "base/load_scope.h"
 #include "base/status_macros.h"
 

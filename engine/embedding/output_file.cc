@@ -15,7 +15,6 @@
 namespace ulfd::engine {
 
 OutputFile::~OutputFile() {
-  if (fd_ >= 0) close(fd_);
   if (!beside_.empty()) unlink(beside_.c_str());
 }
 
@@ -26,11 +25,12 @@ absl::Status OutputFile::Failed(absl::string_view what) const {
 absl::Status OutputFile::OpenBeside(const std::string& path) {
   path_ = path;
   const std::string folder = path.substr(0, path.rfind('/') + 1);
-  fd_ = open(folder.empty() ? "." : folder.c_str(), O_RDWR | O_TMPFILE | O_CLOEXEC, 0644);
-  if (fd_ >= 0) return absl::OkStatus();
+  fd_ = FileDescriptor(
+      open(folder.empty() ? "." : folder.c_str(), O_RDWR | O_TMPFILE | O_CLOEXEC, 0644));
+  if (fd_.get() >= 0) return absl::OkStatus();
   const std::string beside = PathBeside(path);
-  fd_ = open(beside.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
-  if (fd_ < 0) return Failed("cannot be created");
+  fd_ = FileDescriptor(open(beside.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
+  if (fd_.get() < 0) return Failed("cannot be created");
   beside_ = beside;
   return absl::OkStatus();
 }
@@ -50,15 +50,15 @@ absl::Status OutputFile::TakePlaceOf(const std::string& path) {
 
 absl::Status OutputFile::OpenUnnamed(const std::string& directory) {
   path_ = absl::StrCat("an unnamed file in ", directory);
-  fd_ = open(directory.c_str(), O_RDWR | O_TMPFILE | O_CLOEXEC, 0600);
-  return fd_ < 0 ? Failed("cannot be created") : absl::OkStatus();
+  fd_ = FileDescriptor(open(directory.c_str(), O_RDWR | O_TMPFILE | O_CLOEXEC, 0600));
+  return fd_.get() < 0 ? Failed("cannot be created") : absl::OkStatus();
 }
 
-std::string OutputFile::DescriptorPath() const { return absl::StrCat("/proc/self/fd/", fd_); }
+std::string OutputFile::DescriptorPath() const { return absl::StrCat("/proc/self/fd/", fd_.get()); }
 
 absl::Status OutputFile::WriteAt(uint64_t offset, const char* from, size_t size) {
   while (size > 0) {
-    const ssize_t n = pwrite(fd_, from, size, static_cast<off_t>(offset));
+    const ssize_t n = pwrite(fd_.get(), from, size, static_cast<off_t>(offset));
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) return Failed("cannot be written");
     offset += static_cast<uint64_t>(n);
@@ -70,7 +70,7 @@ absl::Status OutputFile::WriteAt(uint64_t offset, const char* from, size_t size)
 
 absl::Status OutputFile::ReadAt(uint64_t offset, char* to, size_t size) const {
   while (size > 0) {
-    const ssize_t n = pread(fd_, to, size, static_cast<off_t>(offset));
+    const ssize_t n = pread(fd_.get(), to, size, static_cast<off_t>(offset));
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) return Failed("cannot be read");
     if (n == 0) return DataLoss(path_, ": was cut while it was written");
@@ -82,9 +82,12 @@ absl::Status OutputFile::ReadAt(uint64_t offset, char* to, size_t size) const {
 }
 
 absl::Status OutputFile::Resize(uint64_t size) {
-  return ftruncate(fd_, static_cast<off_t>(size)) == 0 ? absl::OkStatus() : Failed("cannot grow");
+  return ftruncate(fd_.get(), static_cast<off_t>(size)) == 0 ? absl::OkStatus()
+                                                             : Failed("cannot grow");
 }
 
-absl::Status OutputFile::Sync() { return fsync(fd_) == 0 ? absl::OkStatus() : Failed("fsync"); }
+absl::Status OutputFile::Sync() {
+  return fsync(fd_.get()) == 0 ? absl::OkStatus() : Failed("fsync");
+}
 
 }  // namespace ulfd::engine

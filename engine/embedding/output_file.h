@@ -9,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
+#include "base/file_descriptor.h"
 
 namespace ulfd::engine {
 
@@ -38,7 +39,7 @@ class OutputFile {
   absl::Status Failed(absl::string_view what) const;
   std::string path_;    // For messages.
   std::string beside_;  // Its name until it has its place; empty: none.
-  int fd_ = -1;
+  FileDescriptor fd_;
 };
 
 }  // namespace ulfd::engine
