@@ -80,6 +80,7 @@ class ContextTest(unittest.TestCase):
 
 
 @unittest.skipIf(shutil.which("protoc") is None, "no protoc")
+@unittest.skipIf(env.SANITIZED, "what carries sanitizers is not installed")
 class ProtosTest(unittest.TestCase):
     def test_they_make_a_python_package_beside_proto_plus(self):
         build = os.path.dirname(os.path.dirname(env.program("ulfd")))
@@ -149,6 +150,7 @@ class PackagesTest(unittest.TestCase):
                 rest += depends.get(package, [])
         return found
 
+    @unittest.skipIf(env.SANITIZED, "libraries of sanitizers are in no package of ours")
     def test_they_are_those_of_the_programs(self):
         printed = subprocess.run([os.path.join(DEPLOY, "install-deps"), "--runtime", "--print"],
                                  capture_output=True, text=True, check=True).stdout
