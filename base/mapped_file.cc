@@ -15,7 +15,6 @@
 #include <utility>
 
 #include "base/errors.h"
-#include "base/mapped_pages.h"
 #include "base/memory_limit.h"
 #include "base/status_macros.h"
 

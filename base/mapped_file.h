@@ -60,6 +60,13 @@ class MappedFile {
   mutable std::atomic<size_t> damage_begin_{SIZE_MAX}, damage_end_{0};
 };
 
+// Whether MappedFiles together are larger than half of the memory: reading a page of them may take
+// as long as the disk does.
+bool MappedFilesExceedMemory();
+
+// Has the kernel read the pages of these mapped bytes, all at a time, without waiting for them.
+void StartReading(const void* from, size_t bytes);
+
 }  // namespace ulfd
 
 #endif  // ULFD_BASE_MAPPED_FILE_H_

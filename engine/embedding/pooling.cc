@@ -6,7 +6,7 @@
 #include <limits>
 
 #include "base/errors.h"
-#include "base/mapped_pages.h"
+#include "base/mapped_file.h"
 #include "base/status_macros.h"
 #include "engine/embedding/row_pooling.h"
 #include "engine/embedding/table_overlay.h"

@@ -11,7 +11,7 @@
 
 #include "base/errors.h"
 #include "base/load_scope.h"
-#include "base/mapped_pages.h"
+#include "base/mapped_file.h"
 #include "base/status_macros.h"
 #include "base/text.h"
 #include "engine/embedding/open_tables.h"
