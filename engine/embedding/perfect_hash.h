@@ -136,8 +136,8 @@ class PerfectHashBuilder {
   struct Bucket {
     size_t begin = 0, count = 0;  // In the hashes of the part.
   };
-  static constexpr size_t kMaxBucketKeys =
-      32;  // Larger ones (a set made against us) are displaced.
+  // Larger ones (a set made against us) are displaced.
+  static constexpr size_t kMaxBucketKeys = 32;
 
   void OrderBuckets();
   void PlaceBucket(absl::Span<const uint64_t> hashes, size_t part, uint32_t b);

@@ -20,8 +20,8 @@ struct PoolingSpec {
   Pooling pooling = Pooling::kSum;
   int64_t dim = 0;        // Of the table.
   int64_t trunc_num = 0;  // kAssign: slots.  Others: at most so many ids of a row count; 0: all.
-  bool keep_last =
-      true;  // Which ids survive truncation, and kAssign: on which side they stand (see Pool).
+  // Which ids survive truncation, and kAssign: on which side they stand (see Pool).
+  bool keep_last = true;
 
   // Columns that the item fills.
   int64_t width() const { return pooling == Pooling::kAssign ? dim * trunc_num : dim; }

@@ -30,8 +30,8 @@ struct Value {
 
 // A layer of the graph.
 struct Node {
-  int file_index =
-      0;  // Position in NetParameter.layer_params; several nodes share it after lowering.
+  // Position in NetParameter.layer_params; several nodes share it after lowering.
+  int file_index = 0;
   std::string name;  // LayerParameter.name, plus a suffix after lowering.
   std::string type;  // The row's name (aliases resolved).
   bool composite = false;
@@ -59,8 +59,8 @@ struct Graph {
   std::vector<Node> nodes;
   std::vector<ValueId> inputs;      // In the order of the file.
   std::vector<NamedValue> outputs;  // Sorted by name, or as the manifest says.
-  std::vector<NamedValue>
-      tensors;  // The last value of every name that a layer makes, in the order of the file.
+  // The last value of every name that a layer makes, in the order of the file.
+  std::vector<NamedValue> tensors;
 
   ValueId AddValue(Value value) {
     values.push_back(std::move(value));

@@ -77,8 +77,8 @@ struct IdCursor {
 struct UserPart {
   const Executable* executable = nullptr;
   const Schedule* schedule = nullptr;
-  std::shared_ptr<const ShapePlan>
-      of_shape;  // Whose both are, or null; another one may replace it.
+  // Whose both are, or null; another one may replace it.
+  std::shared_ptr<const ShapePlan> of_shape;
   Request request;
   int64_t users = 0, ads = 0;             // Of the request.
   int64_t first_user = 0, last_user = 0;  // The group of users that is computed: [first, last).

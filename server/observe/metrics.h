@@ -196,12 +196,13 @@ class Metrics {
   std::map<VersionKey, std::shared_ptr<const VersionSeries>> versions_ ABSL_GUARDED_BY(mu_);
   // Generation whose unloading was reported last: a late call must not bring its series back.
   std::map<VersionKey, int64_t> unloaded_ ABSL_GUARDED_BY(mu_);
+  // By model and table.
   std::map<std::pair<std::string, std::string>, std::shared_ptr<TableSeries>> tables_
-      ABSL_GUARDED_BY(mu_);  // (model, table)
-  std::map<std::string, std::unique_ptr<Histogram>> load_durations_
-      ABSL_GUARDED_BY(mu_);  // By model.
-  std::map<std::pair<std::string, std::string>, int64_t> load_failures_
-      ABSL_GUARDED_BY(mu_);  // (model, reason)
+      ABSL_GUARDED_BY(mu_);
+  // By model.
+  std::map<std::string, std::unique_ptr<Histogram>> load_durations_ ABSL_GUARDED_BY(mu_);
+  // By model and reason.
+  std::map<std::pair<std::string, std::string>, int64_t> load_failures_ ABSL_GUARDED_BY(mu_);
 };
 
 }  // namespace ulfd::server
