@@ -226,7 +226,7 @@ TEST_F(TableOverlayTest, FoldingLeavesNoNameBehindAndRefusesToLoseEveryRow) {
   table = Add(folded, {}, {2, 3});
   EXPECT_THAT(FoldTable(*table, dir_.path(), kMemory).status().message(), HasSubstr("no rows"));
   EXPECT_EQ(FoldTable(*table, dir_.File("none"), kMemory).status().code(),
-            absl::StatusCode::kNotFound);
+            absl::StatusCode::kUnavailable);
 }
 
 // More than kMemory holds of one part of the table.
