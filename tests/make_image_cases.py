@@ -172,6 +172,8 @@ def pooling(c):
     case('max_tiles', f32(2, 3, 8, 8, rng=rng), 2, 2)
     case('max_tiles_with_gaps', f32(2, 2, 9, 20, rng=rng), (2, 3), (3, 4), ceil=True)
     case('average_tiles_of_one_column', f32(2, 2, 6, 10, rng=rng), (2, 1), (3, 1), average=True)
+    case('max_ceil_of_a_lower_image', f32(2, 2, 1, 5, rng=rng), 2, 2, ceil=True)
+    case('average_ceil_of_a_lower_image', f32(2, 2, 2, 6, rng=rng), (4, 3), (3, 2), ceil=True, average=True)
 
 
 def transpose(c):

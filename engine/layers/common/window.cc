@@ -46,12 +46,11 @@ absl::StatusOr<std::array<int64_t, 4>> ReadPad(absl::string_view field, const UI
 }
 
 int64_t Window::Count(int axis, int64_t input) const {
-  const int64_t room = input + pad[axis] + pad[axis + 2] - Extent(axis);
+  const int64_t room = input + pad[axis] + pad[axis + 2] - Extent(axis) + Overhang(axis);
   if (room < 0) return 0;
-  int64_t count = room / stride[axis] + 1;
+  const int64_t count = room / stride[axis] + 1;
   // The last one has to start within the image or the padding before it.
-  if (ceil && room % stride[axis] != 0 && count * stride[axis] < input + pad[axis]) ++count;
-  return count;
+  return ceil && (count - 1) * stride[axis] >= input + pad[axis] ? count - 1 : count;
 }
 
 absl::StatusOr<Shape> Window::Output(const TensorSpec& in, Dim channels) const {
@@ -61,7 +60,7 @@ absl::StatusOr<Shape> Window::Output(const TensorSpec& in, Dim channels) const {
     if (!input.IsConst()) continue;
     const int64_t count = input.value() == 0 ? 0 : Count(axis, input.value());
     if (count < 1) {
-      const int64_t need = Extent(axis) - pad[axis] - pad[axis + 2];
+      const int64_t need = Extent(axis) - pad[axis] - pad[axis + 2] - Overhang(axis);
       return BadInput(0, in, "a ", axis == 0 ? "height" : "width", " of at least ",
                       need < 1 ? 1 : need, " for ", ToString());
     }

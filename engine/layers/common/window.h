@@ -24,6 +24,8 @@ struct Window {
 
   // From the first to behind the last element along `axis`.
   int64_t Extent(int axis) const { return dilation[axis] * (size[axis] - 1) + 1; }
+  // How much of a window may lie behind the padded image.
+  int64_t Overhang(int axis) const { return ceil ? stride[axis] - 1 : 0; }
   // Windows along `axis` of an image that is `input` wide there; 0: none fits.
   int64_t Count(int axis, int64_t input) const;
   // [rows, `channels`, windows down, windows across] for input 0: [rows, ?, height, width].

@@ -257,13 +257,12 @@ absl::StatusOr<Window> WindowOf(const Call& c, const Sizes& kernel, bool ceil_mo
     cells *= w.kernel[d];
     if (cells > kMostCells) return ResourceExhausted("a window of too many cells");
     const int64_t extent = (w.kernel[d] - 1) * w.dilations[d] + 1;
-    const int64_t room = x.dims[d + 2] + w.pads[d] + w.pads[n + d] - extent;
+    const int64_t overhang = ceil_mode ? w.strides[d] - 1 : 0;
+    const int64_t room = x.dims[d + 2] + w.pads[d] + w.pads[n + d] - extent + overhang;
     if (room < 0) return Misfit(c, "smaller than the window");
     int64_t out = room / w.strides[d] + 1;
-    if (ceil_mode && room % w.strides[d] != 0) {
-      // The last window must begin within the input or the padding in front.
-      if (out * w.strides[d] < x.dims[d + 2] + w.pads[d]) ++out;
-    }
+    // The last window must begin within the input or the padding in front.
+    if (ceil_mode && (out - 1) * w.strides[d] >= x.dims[d + 2] + w.pads[d]) --out;
     w.out.push_back(out);
   }
   return w;
