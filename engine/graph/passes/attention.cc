@@ -130,6 +130,7 @@ struct Match {
   ValueId output = kNoValue;
   AttentionOptions options;
   std::string blocks;  // "q, k, q - k, q * k"
+  size_t block_count = 0;
   // What the unit's weights are made of, and how many numbers they are at most.
   std::vector<const MatrixRef*> weights;
   int64_t floats = 0;
@@ -208,6 +209,7 @@ bool MatchFirst(const GraphEditor& editor, int index, Match& match) {
   }
   if (match.query == kNoValue || match.keys == kNoValue) return false;
   match.AddWeights(fc);
+  match.block_count = fc.blocks.size();
   match.options.width = e;
   match.options.hidden = fc.n();
   match.options.q_weight = Share(wq);
@@ -284,11 +286,16 @@ void MatchTail(const GraphEditor& editor, Match& match) {
   match.options.pooled = true;
 }
 
-// Whether there are so few steps that a matrix made for each ad is not worth it: as many
-// multiplications as layers over all ads at once save.
-bool IsShort(const Shape& keys) {
-  constexpr int64_t kFewSteps = 4;
-  return keys[1].IsConst() && keys[1].value() < kFewSteps;
+// Whether the first layer takes less than as it is written.  Costs are counted in products with a
+// matrix [E, h].
+bool Pays(const Match& match, const Dim& steps) {
+  constexpr double kMatrix = 10;   // To make one for an ad; seen at 4 to 50 steps of 16 to 64.
+  constexpr double kMasked = 0.5;  // Of the steps, which the unit leaves out.
+  constexpr double kUnknownSteps = 50;
+  const double t = steps.IsConst() ? static_cast<double>(steps.value()) : kUnknownSteps;
+  const double blocks = static_cast<double>(match.block_count);
+  const double made = match.options.product_weight != nullptr ? kMatrix : 1;
+  return blocks * t > (match.mask != kNoValue ? 1 - kMasked : 1) * t + made;
 }
 
 }  // namespace
@@ -297,10 +304,11 @@ absl::Status FuseAttention(GraphEditor& editor) {
   for (int i = 0; i < editor.size(); ++i) {
     if (editor.semantics(i).op != Op::kFusedFc) continue;
     Match match;
-    if (!MatchFirst(editor, i, match) || IsShort(editor.shape(match.keys))) continue;
+    if (!MatchFirst(editor, i, match)) continue;
     MatchLayers(editor, match);
-    if (!editor.TakeCopy(match.weights, match.floats)) continue;
     MatchTail(editor, match);
+    if (!Pays(match, editor.shape(match.keys)[1])) continue;
+    if (!editor.TakeCopy(match.weights, match.floats)) continue;
     const Node& node = editor.node(i);
     std::vector<ValueId> inputs = {match.query, match.keys};
     match.options.has_mask = match.mask != kNoValue;

@@ -141,5 +141,36 @@ TEST_F(PassRules, TheUsersPartsOfTowersMergeToo) {
   EXPECT_EQ(steps_.size(), 5u) << "the user's part, the ads' part, two layers, the sum";
 }
 
+// -------------------------------------------------------------------------------------- attention
+
+// A layer over blocks of q [ads, 1, 2] and k [ads, steps, 2].
+std::string OverSteps(const std::vector<std::string>& blocks, int steps) {
+  const std::vector<std::string> pieces(steps / 2, "a");
+  return Layer("concat", pieces, "c", "concat_param { dim: 1 }") +
+         Layer("reshape", {"c"}, "k",
+               absl::StrCat("reshape_param { shape: -1 shape: ", steps, " shape: 2 }")) +
+         Layer("slice", {"a"}, "s", "slice_param { concat_dim: 0 slices { offset: 1 shape: 2 } }") +
+         Layer("reshape", {"s"}, "q", "reshape_param { shape: -1 shape: 1 shape: 2 }") +
+         Layer("multiply", {"q", "k"}, "product") + Layer("sub", {"q", "k"}, "difference") +
+         Layer("concat", blocks, "x", "concat_param { dim: 2 }") + Fc("x", "y");
+}
+
+TEST_F(PassRules, AMatrixForEachAdNeedsBlocksAndSteps) {
+  const std::vector<std::string> passes = {"fully_connected", "column_blocks", "attention"};
+  const auto units = [&](const std::vector<std::string>& blocks, int steps) {
+    const int width = 2 * static_cast<int>(blocks.size());
+    case_.weights_text.clear();
+    Weights("y", {{width, 3}, {3}});
+    return Rewrites(OverSteps(blocks, steps), passes, kTolerance);
+  };
+  EXPECT_EQ(units({"k", "product", "difference"}, 6), 1);
+  EXPECT_EQ(units({"k", "product", "difference"}, 4), 0);
+  EXPECT_EQ(units({"k", "product"}, 12), 1);
+  EXPECT_EQ(units({"k", "product"}, 8), 0);
+  EXPECT_EQ(units({"product"}, 64), 0);
+  // Without a product there is no such matrix.
+  EXPECT_EQ(units({"k", "difference"}, 2), 1);
+}
+
 }  // namespace
 }  // namespace ulfd::engine
