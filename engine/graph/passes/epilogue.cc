@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
@@ -73,25 +74,42 @@ std::optional<FcEpilogue> Join(FcEpilogue epilogue, const Semantics& next, int64
   }
 }
 
+// The reshape of n columns to as many, if nothing else reads them; -1: there is none.
+int ViewOf(const GraphEditor& editor, ValueId columns, int64_t n) {
+  const int reader = editor.OnlyReader(columns);
+  if (reader < 0 || editor.semantics(reader).op != Op::kReshape) return -1;
+  const Shape& shape = editor.shape(editor.node(reader).outputs[0]);
+  return shape.rank() > 0 && shape[shape.rank() - 1] == Dim::Of(n) ? reader : -1;
+}
+
 }  // namespace
 
 absl::Status FuseEpilogues(GraphEditor& editor) {
   for (int i = 0; i < editor.size(); ++i) {
     if (editor.semantics(i).op != Op::kFusedFc) continue;
     const Node& node = editor.node(i);
-    const int reader = editor.OnlyReader(node.outputs[0]);
-    if (reader < 0) continue;
     const FusedFcOptions& old = *editor.semantics(i).fused_fc;
+    const int view = ViewOf(editor, node.outputs[0], old.n());
+    const int reader = editor.OnlyReader(editor.node(view < 0 ? i : view).outputs[0]);
+    if (reader < 0) continue;
     std::optional<FcEpilogue> joined = Join(old.epilogue, editor.semantics(reader), old.n());
     if (!joined.has_value()) continue;
     FusedFcOptions options = old;
     options.epilogue = *std::move(joined);
     std::string text = absl::StrCat(editor.node(reader).Label(), " as epilogue of ", node.Label());
-    Node fused =
-        editor.NewNode(reader, "", node.type, std::make_shared<FusedFc>(std::move(options)),
-                       node.inputs, editor.node(reader).outputs);
-    fused.name = node.name;
-    RETURN_IF_ERROR(editor.Replace({i, reader}, reader, {std::move(fused)}, std::move(text)));
+    const std::vector<ValueId>& outputs = editor.node(reader).outputs;
+    std::vector<Node> added;
+    added.push_back(editor.NewNode(reader, "", node.type,
+                                   std::make_shared<FusedFc>(std::move(options)), node.inputs,
+                                   view < 0 ? outputs : node.outputs));
+    added[0].name = node.name;
+    if (view >= 0) {  // Now behind the epilogue.
+      added.push_back(editor.node(view));
+      added[1].outputs = outputs;
+    }
+    RETURN_IF_ERROR(
+        editor.Replace(view < 0 ? std::vector<int>{i, reader} : std::vector<int>{i, view, reader},
+                       reader, std::move(added), std::move(text)));
     --i;  // The next layer may join, too; it now stands here or later.
   }
   return absl::OkStatus();

@@ -550,5 +550,22 @@ TEST_F(PassRules, WhatFollowsJoinsTheLayerOnce) {
   EXPECT_EQ(Rewrites(graph + Layer("relu", {"fc"}, "z"), {"fully_connected", "epilogue"}, 1e-6), 0);
 }
 
+TEST_F(PassRules, WhatFollowsJoinsTheLayerBeforeItsView) {
+  Weights("fc", {{2, 3}, {3}});
+  const auto behind = [&](const std::string& shape, const std::string& more = "") {
+    const std::string graph = Layer("reshape", {"a"}, "x", "reshape_param { shape: [-1, 2, 2] }") +
+                              Layer("inner_product", {"x"}, "fc") +
+                              Layer("reshape", {"fc"}, "view", "reshape_param { " + shape + " }") +
+                              Layer("prelu", {"view"}, "y") + more;
+    return Rewrites(graph, {"fully_connected", "epilogue"}, 1e-6);
+  };
+  Weights("y", {{3}});
+  EXPECT_EQ(behind("shape: [-1, 2, 1, 3]"), 1);
+  EXPECT_EQ(Count("prelu"), 0);
+  EXPECT_EQ(behind("shape: [-1, 6]"), 0);  // Its columns are others.
+  EXPECT_EQ(behind("shape: [-1, 2, 1, 3]", Layer("relu", {"view"}, "z")), 0);
+  EXPECT_EQ(behind("shape: [-1, 2, 1, 3]", Layer("relu", {"fc"}, "z")), 0);
+}
+
 }  // namespace
 }  // namespace ulfd::engine
