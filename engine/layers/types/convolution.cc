@@ -108,6 +108,11 @@ class ConvolutionLayer final : public Layer {
                      Convolution::Create(geometry_, weight_, bias_, size[0], size[1]));
     return std::unique_ptr<Kernel>(new ConvolutionKernel(std::move(convolution), std::move(small)));
   }
+  double Flops(absl::Span<const TensorSpec> in, absl::Span<const TensorSpec> out) const override {
+    const int64_t taps =
+        geometry_.in_channels / geometry_.groups * window_.size[0] * window_.size[1];
+    return 2 * static_cast<double>(taps) * Layer::Flops(in, out);
+  }
   std::string Describe() const override {
     return absl::StrCat("channels=", geometry_.in_channels, " num_output=", geometry_.out_channels,
                         " group=", geometry_.groups, " ", window_.ToString());

@@ -341,6 +341,11 @@ class Pooling final : public Layer {
   absl::StatusOr<std::unique_ptr<Kernel>> Prepare(absl::Span<const TensorSpec>) const override {
     return std::unique_ptr<Kernel>(new PoolingKernel(options_));
   }
+  double Flops(absl::Span<const TensorSpec> in, absl::Span<const TensorSpec> out) const override {
+    if (options_.global) return Layer::Flops(out, in);
+    return static_cast<double>(options_.window.size[0] * options_.window.size[1]) *
+           Layer::Flops(in, out);
+  }
   std::string Describe() const override {
     return absl::StrCat("pool=", options_.average ? "AVE" : "MAX", " ",
                         options_.global ? "global_pooling" : options_.window.ToString(),

@@ -110,6 +110,27 @@ TEST_F(ExplainTest, FindsWhatCrossesTheCutAndWhatIsComputedOnce) {
   EXPECT_TRUE(plan.shapes_known);
 }
 
+TEST_F(ExplainTest, CountsWhatWindowsRead) {
+  Write("graph_ulf.txt", R"(
+      layer_params { type: "input_layer" top: "x" }
+      layer_params { name: "c" type: "convolution_layer" bottom: "x" top: "c"
+        convolution_param { kernel_size: 3 bias_term: false } }
+      layer_params { name: "p" type: "max_pooling_layer" bottom: "c" top: "p"
+        pooling_param { kernel_size: 2 } }
+      layer_params { name: "g" type: "max_pooling_layer" bottom: "p" top: "g"
+        pooling_param { global_pooling: true } })");
+  std::string weight = "layer_weights_params { name: \"c\" blob_datas { shape: [4, 2, 3, 3]";
+  for (int i = 0; i < 4 * 2 * 3 * 3; ++i) weight += " data: 1";
+  Write("weights.pb", weight + " } }");
+  Write("model.textproto", "inputs { name: \"x\" level: INPUT_LEVEL_AD row_shape: [2, 5, 6] }");
+  Load();
+  const engine::PlanInfo plan = model_->WrittenPlan();
+  ASSERT_EQ(plan.steps.size(), 3u);
+  EXPECT_EQ(plan.steps[0].cost.flops.per_ad, 4 * 3 * 4 * 2 * (2 * 3 * 3));
+  EXPECT_EQ(plan.steps[1].cost.flops.per_ad, 4 * 2 * 3 * (2 * 2));
+  EXPECT_EQ(plan.steps[2].cost.flops.per_ad, 4 * 2 * 3);
+}
+
 TEST_F(ExplainTest, TellsTheFateOfALayer) {
   // "loose" is read by nothing, once the manifest names the outputs.
   Write("model.textproto",
