@@ -492,6 +492,18 @@ def half_precision_of_integers(g):
         g.output(raw(g, "Cast", [value], value.array.astype(np.float32), to=TensorProto.FLOAT))
 
 
+def integers_that_lose_their_upper_bits(g):
+    """x[:, 0] into a table, x[:, 1].int() as a number."""
+    x = g.input("x", g.random.randint(0, 7, (ADS, 3)))
+    first, second = (g.constant(np.array(v)) for v in (0, 1))
+    ids = g.node("Gather", [x, first], x.array[:, 0], axis=1)
+    table = g.constant(g.random.randn(7, 2).astype(np.float32))
+    g.output(g.node("Gather", [table, ids], table.array[ids.array], axis=0))
+    count = g.node("Gather", [x, second], x.array[:, 1], axis=1)
+    count = g.node("Cast", [count], count.array.astype(np.int32), to=TensorProto.INT32)
+    g.output(g.node("Cast", [count], count.array.astype(np.float32), to=TensorProto.FLOAT))
+
+
 def remainders_by_division(g):
     """ids % 7 as PyTorch exports it before operator set 10; torch.cumsum of integers."""
     ids = g.input("ids", g.random.randint(0, 1000, (ADS, 3)))
@@ -520,7 +532,7 @@ PATTERNS = [booleans_as_bytes, one_matrix, one_integer_matrix, column_as_id_and_
             ids_below_zero,
             ids_far_below_zero, ids_before_the_table, ids_padded, ids_in_parts, classes_of_items,
             embedding_bags, weights_of_ids, steps_that_a_hash_chooses,
-            remainders_by_division]
+            integers_that_lose_their_upper_bits, remainders_by_division]
 REFUSED = [(timestamps_subtracted, 'input "now": element 0'),
            (half_precision_given_back, "half precision"),
            (half_precision_and_back, "rounds to half precision"),

@@ -122,8 +122,10 @@ absl::Status OnnxFeatures::EmitNumbers(const Numbers& numbers) {
     RETURN_IF_ERROR(AddReshape(builder, shaped, tensor, sizes, shaped));
     tensor = shaped;
   }
-  if (!is_float && IsIdType(numbers.ids.type)) {
-    graph_.MarkInput(numbers.output, input.name);
+  if (!is_float) {
+    // What single precision has loses no bits.
+    if (numbers.ids.cut) LimitTo({.inputs = {input.name}, .factor = 1}, graph_);
+    if (IsIdType(numbers.ids.type)) graph_.MarkInput(numbers.output, input.name);
   }
   graph_.Define(numbers.output, graph_.Whole(tensor, numbers.ids.dims));
   builder.TakeAddedTypes();

@@ -321,7 +321,8 @@ absl::StatusOr<std::vector<Ids>> OnnxFeatures::Rearrange(const onnx::NodeProto& 
     const auto to = static_cast<int>(IntAttribute(node, "to", 0));
     if (!IsPlainFloat(to) && !IsIdType(to)) return Unimplemented("");
     Ids result = *arguments[0].ids;
-    const bool cuts = IsIdType(to) && IsPlainFloat(result.type);
+    const bool cuts = IsIdType(to) && (IsPlainFloat(result.type) ||
+                                       (to != result.type && to == onnx::TensorProto::INT32));
     if (result.made_by != nullptr) result.made_by = &node;
     result.cut |= cuts;
     result.type = to;

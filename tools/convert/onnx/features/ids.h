@@ -46,7 +46,7 @@ struct Ids {
   std::shared_ptr<const std::vector<IdColumn>> columns;  // Per element of a row.
   Dims dims;                                             // As ONNX sees it; the first are the rows.
   int type = 0;                                          // onnx::TensorProto::DataType
-  bool cut = false;                                      // Floats that were cast to integers.
+  bool cut = false;  // Floats that were cast to integers, or those that lost their upper bits.
   // The node that computes them, element by element; null: they are the columns by their formulas.
   const onnx::NodeProto* made_by = nullptr;
 
