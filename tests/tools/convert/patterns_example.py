@@ -270,6 +270,25 @@ def rows_of_the_example_stay(g):
     g.output(g.node("Concat", [out, zeros], np.concatenate([out.array, zeros.array], 1), axis=1))
 
 
+def rows_of_the_example_beside_those_of_requests(g):
+    """len(x) and x.shape: zeros of the example, a weight that is expanded to the request, and again."""
+    x = g.input("x", g.random.randn(ADS, 2).astype(np.float32))
+    sizes = g.node("Shape", [x], np.array([ADS, 2]), rows=None)
+    shared = g.constant(g.random.randn(1, 2).astype(np.float32))
+    for _ in range(2):
+        shared = g.node("Expand", [shared, sizes], np.broadcast_to(shared.array, (ADS, 2)))
+    zeros = g.constant(np.zeros((ADS, 1), np.float32))
+    parts = [g.binary("Mul", x, shared), shared, zeros]
+    g.output(g.node("Concat", parts, np.concatenate([part.array for part in parts], 1), axis=1))
+
+
+def weights_of_the_example_stay(g):
+    """x * w.repeat(len(x), 1) in an export with dynamic axes: one row would be repeated, too."""
+    x = g.input("x", g.random.randn(ADS, 3).astype(np.float32))
+    weights = g.constant(np.repeat(g.random.randn(1, 3).astype(np.float32), ADS, 0))
+    g.output(g.binary("Mul", x, weights))
+
+
 def only_row_of_the_example_stays(g):
     """len(x) in an export with dynamic axes, of one row."""
     x = g.input("x", g.random.randn(ADS, 3, 4).astype(np.float32))
@@ -545,7 +564,9 @@ PATTERNS = [steps_in_front, sizes_by_a_condition, constants_of_rows, example_of_
             sessions_of_one_row, steps_of_one, outputs_of_any_rows, user_of_the_example,
             bags_of_one_row, bags_of_one_size, entries_that_are_assigned, places_of_one_row, step_behind_rows_of_the_example,
             step_behind_the_only_row, packed_rows_of_the_example, packed_row_of_one,
-            squeezed_with_the_row, rows_of_the_example_stay, only_row_of_the_example_stays,
+            squeezed_with_the_row, rows_of_the_example_stay,
+            rows_of_the_example_beside_those_of_requests, weights_of_the_example_stay,
+            only_row_of_the_example_stays,
             queries_of_the_example, branch_of_the_example, entries_of_numbered_rows,
             lengths_of_the_example, step_of_each_title_of_the_example, row_turned_to_the_front,
             rows_repeated_one_by_one, masked_steps_of_the_example, tables_of_few_rows,

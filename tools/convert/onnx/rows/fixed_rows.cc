@@ -8,6 +8,7 @@
 
 #include "absl/algorithm/container.h"
 #include "base/errors.h"
+#include "base/status_macros.h"
 #include "tools/convert/onnx/model/constant.h"
 #include "tools/convert/onnx/model/types.h"
 #include "tools/convert/onnx/proof/interpreter.h"
@@ -77,9 +78,12 @@ bool ComputesWith(const onnx::GraphProto& graph, int64_t number) {
   return false;
 }
 
-absl::Status RunWith(const reference::Evaluator& evaluator, const onnx::GraphProto& graph,
-                     int64_t rows, const std::vector<std::string>& inputs,
-                     const reference::RunOptions& options) {
+using Outputs = std::vector<reference::Sizes>;
+
+absl::StatusOr<Outputs> RunWith(const reference::Evaluator& evaluator,
+                                const onnx::GraphProto& graph, int64_t rows,
+                                const std::vector<std::string>& inputs,
+                                const reference::RunOptions& options) {
   std::map<std::string, reference::Array> made;
   for (const onnx::ValueInfoProto& input : graph.input()) {
     const bool follows = absl::c_linear_search(inputs, input.name());
@@ -87,7 +91,10 @@ absl::Status RunWith(const reference::Evaluator& evaluator, const onnx::GraphPro
     if (!array.has_value()) return Unimplemented("input \"", input.name(), "\"");
     made[input.name()] = *std::move(array);
   }
-  return evaluator.Run(made, options).status();
+  ASSIGN_OR_RETURN(const auto values, evaluator.Run(made, options));
+  Outputs outputs;
+  for (const auto& [name, value] : values) outputs.push_back(value.dims);
+  return outputs;
 }
 
 }  // namespace
@@ -104,11 +111,17 @@ int64_t FixedRows(const OnnxModel& model, const std::vector<std::string>& inputs
   int64_t other = 2, found = 0;
   while (numbers.contains(other)) ++other;
   // What any number of rows does not run for is not tried again and again.
-  if (!absl::IsInvalidArgument(RunWith(*evaluator, graph, other, inputs, options))) return 0;
+  if (!absl::IsInvalidArgument(RunWith(*evaluator, graph, other, inputs, options).status())) {
+    return 0;
+  }
+  Outputs outputs;
   for (const int64_t rows : numbers) {
-    if (!RunWith(*evaluator, graph, rows, inputs, options).ok()) continue;
-    if (found != 0) return 0;
+    absl::StatusOr<Outputs> with = RunWith(*evaluator, graph, rows, inputs, options);
+    if (!with.ok()) continue;
+    // A single row is repeated where it meets what the model has of the example's.
+    if (found > 1 || (found == 1 && *with != outputs)) return 0;
     found = rows;
+    outputs = *std::move(with);
   }
   // Everything computes with 1.
   const bool computes = found > 1 && ComputesWith(graph, found);

@@ -104,7 +104,8 @@ bool RowsFollower::FollowSizes(const Node& node) {
   const Value& value = *Find(node.input(0));
   const Sizes dims = value.few.dims;
   const size_t axis = at + dims.size() - few.size();  // Beyond the last: none.
-  if (value.computed || axis >= dims.size() || dims[axis] == 1 || dims[axis] != few[at]) {
+  if (value.computed || dims != value.many.dims || axis >= dims.size() || dims[axis] == 1 ||
+      dims[axis] != few[at]) {
     return false;
   }
   const std::string like = Make(node, "ConstantOfShape", {node.input(1)});
