@@ -238,6 +238,24 @@ def row_dots(g, shapes):
     shapes[o] = (1,)
 
 
+def weighted_sums(g, shapes):
+    """Sums with weights per column, along one axis or two, before or behind a view."""
+    even = [t for t in flat(g, shapes) if shapes[t][0] % 2 == 0]
+    if not even:
+        return
+    t = pick(g, even)
+    steps = shapes[t][0] // 2
+    view = 'reshape_param { shape: [-1, %d, 2] }' % steps
+    x = g.add('reshape_layer', [t], view)
+    both = g.rng.integers(2)
+    shape = [steps, 2] if both else [2]
+    w = constant(g, g.rng.uniform(-1, 1, 2 * steps if both else 2), shape)
+    s = g.add('sum_layer', [g.add('multiply_layer', [x, w])], 'sum_param { dim: 2 }')
+    if both:
+        s = g.add('reshape_layer', [g.add('sum_layer', [s], 'sum_param { dim: 1 }')], 'reshape_param { shape: [-1, 1] }')
+    shapes[s] = (1,) if both else (steps,)
+
+
 def repeated_user(g, shapes):
     """A user's columns repeated by fuse and slice, a tower over them, and something of the ads."""
     users, ads = flat(g, shapes, level='user'), flat(g, shapes, level='ad')
@@ -329,4 +347,4 @@ def self_attention(g, shapes):
 
 
 PATTERNS = (pooled_chains, parallel_fcs, fc_fc, constants, affine_chain, bn_fc, block_fc, scaled_fc, dot_attention, row_dots,
-            repeated_user, gated_columns, dice, self_attention)
+            weighted_sums, repeated_user, gated_columns, dice, self_attention)

@@ -1,5 +1,6 @@
 // Sums that need not see what they sum: over a concat -> the concat of sums; over a product of two
-// tensors -> a product of matrices, which never writes the products one by one.
+// tensors -> a product of matrices, which never writes the products one by one; over a tensor times
+// constants -> a fully connected layer.  Sums along two axes side by side are one.
 // SPDX-License-Identifier: Apache-2.0
 #include <optional>
 #include <utility>
@@ -7,8 +8,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "engine/graph/passes/affine.h"
 #include "engine/graph/passes/passes.h"
+#include "engine/graph/passes/weights.h"
 #include "engine/layers/checks.h"
+#include "engine/layers/fused/fused_fc.h"
 #include "engine/layers/types/building_blocks.h"
 
 namespace ulfd::engine {
@@ -23,15 +27,15 @@ int Summed(const GraphEditor& editor, int index) {
   return editor.OnlyReader(value) == index ? editor.Producer(value) : -1;
 }
 
-// Puts the new nodes in the place of the sum and of what it sums, if that is cheaper.
-absl::Status ReplaceIfCheaper(GraphEditor& editor, int summed, int sum, std::vector<Node> added,
-                              std::string text, bool& done) {
+// Puts the new nodes in the place of `replaced`, the sum last, if that is cheaper.
+absl::Status ReplaceIfCheaper(GraphEditor& editor, absl::Span<const int> replaced,
+                              std::vector<Node> added, std::string text, bool& done) {
   ASSIGN_OR_RETURN(const Cost after, editor.CostIfAdded(added));
-  Cost before = editor.CostOfNode(summed);
-  before += editor.CostOfNode(sum);
+  Cost before;
+  for (const int index : replaced) before += editor.CostOfNode(index);
   if (!IsCheaper(after, before)) return absl::OkStatus();
   done = true;
-  return editor.Replace({summed, sum}, sum, std::move(added), std::move(text));
+  return editor.Replace(replaced, replaced.back(), std::move(added), std::move(text));
 }
 
 absl::Status SumParts(GraphEditor& editor, int concat, int sum, bool& done) {
@@ -48,7 +52,7 @@ absl::Status SumParts(GraphEditor& editor, int concat, int sum, bool& done) {
                                  MakeConcat(along > axis ? along - 1 : along), std::move(sums),
                                  node.outputs));
   std::string text = absl::StrCat(node.Label(), " sums each part of ", editor.node(concat).Label());
-  return ReplaceIfCheaper(editor, concat, sum, std::move(added), std::move(text), done);
+  return ReplaceIfCheaper(editor, {concat, sum}, std::move(added), std::move(text), done);
 }
 
 // One factor of a product, aligned with it as numpy does.
@@ -148,7 +152,77 @@ absl::Status SumProducts(GraphEditor& editor, int product, int sum, bool& done) 
   AddReshape(editor, sum, dot, node.outputs[0], std::move(out), added);
   std::string text = absl::StrCat(editor.node(product).Label(), " and ", node.Label(),
                                   " are a product of matrices");
-  return ReplaceIfCheaper(editor, product, sum, std::move(added), std::move(text), done);
+  return ReplaceIfCheaper(editor, {product, sum}, std::move(added), std::move(text), done);
+}
+
+// Sizes behind the rows; nullopt: not all are known.
+std::optional<Sizes> SizesOf(const Shape& shape) {
+  Sizes sizes;
+  for (int d = 1; d < shape.rank(); ++d) {
+    if (!shape[d].IsConst()) return std::nullopt;
+    sizes.push_back(shape[d].value());
+  }
+  return sizes;
+}
+
+absl::Status SumBothAxes(GraphEditor& editor, int inner, int outer, bool& done) {
+  const int axis = editor.semantics(outer).axis, behind = editor.semantics(inner).axis - axis;
+  // The outer one counts the axes that the inner one left.
+  if (axis < 1 || (behind != 0 && behind != 1)) return absl::OkStatus();
+  const ValueId x = editor.node(inner).inputs[0];
+  std::optional<Sizes> sizes = SizesOf(editor.shape(x));
+  if (!sizes.has_value()) return absl::OkStatus();
+  (*sizes)[axis - 1] *= (*sizes)[axis];
+  sizes->erase(sizes->begin() + axis);
+  const Node& node = editor.node(outer);
+  std::vector<Node> added;
+  const ValueId both = editor.NewValue(absl::StrCat(node.name, "/both"));
+  AddReshape(editor, outer, x, both, *std::move(sizes), added);
+  added.push_back(editor.NewNode(outer, "", node.type, MakeSum(axis), {both}, node.outputs));
+  std::string text = absl::StrCat(node.Label(), " sums what ", editor.node(inner).Label(), " does");
+  return ReplaceIfCheaper(editor, {inner, outer}, std::move(added), std::move(text), done);
+}
+
+// `summed` is the product, or a view of it.
+absl::Status SumScaled(GraphEditor& editor, int summed, int sum, bool& done) {
+  const bool view = editor.semantics(summed).op == Op::kReshape;
+  const int product = view ? Summed(editor, summed) : summed;
+  if (product < 0 || editor.semantics(product).op != Op::kMultiply) return absl::OkStatus();
+  const std::optional<Link> link = AsLink(editor, product);
+  const Node& node = editor.node(sum);
+  const Shape& shape = editor.shape(node.inputs[0]);
+  const int last = shape.rank() - 1;
+  std::optional<Sizes> sizes = SizesOf(editor.shape(node.outputs[0]));
+  if (!link.has_value() || link->period == 1 || !sizes.has_value() || last < 1 || last > 2 ||
+      editor.semantics(sum).axis != last || !shape[last].IsConst()) {
+    return absl::OkStatus();
+  }
+  const int64_t k = shape[last].value();
+  if (k == 0 || k > kMaxPeriod || k % link->period != 0) return absl::OkStatus();
+  std::vector<float> weight;
+  for (int64_t j = 0; j < k; ++j) {
+    weight.push_back(static_cast<float>(link->c[static_cast<size_t>(j % link->period)]));
+  }
+  FusedFcOptions options{.flat = last == 1};
+  options.blocks.push_back({0, 0, k});
+  SetWeight(std::move(weight), 1, options);
+  std::vector<Node> added;
+  ValueId x = link->x;
+  if (view) {
+    x = editor.NewValue(absl::StrCat(node.name, "/view"));
+    added.push_back(editor.node(summed));
+    added[0].inputs = {link->x};
+    added[0].outputs = {x};
+  }
+  const ValueId column = editor.NewValue(absl::StrCat(node.name, "/column"));
+  added.push_back(editor.NewNode(sum, "", "fused_fc", std::make_shared<FusedFc>(std::move(options)),
+                                 {x}, {column}));
+  AddReshape(editor, sum, column, node.outputs[0], *std::move(sizes), added);
+  std::string text = absl::StrCat(editor.node(product).Label(), " and ", node.Label(),
+                                  " are a fully connected layer");
+  const std::vector<int> replaced =
+      view ? std::vector<int>{product, summed, sum} : std::vector<int>{product, sum};
+  return ReplaceIfCheaper(editor, replaced, std::move(added), std::move(text), done);
 }
 
 }  // namespace
@@ -157,10 +231,12 @@ absl::Status RewriteSums(GraphEditor& editor) {
   for (int i = 0; i < editor.size();) {
     bool done = false;
     const int summed = editor.semantics(i).op == Op::kSum ? Summed(editor, i) : -1;
-    if (summed >= 0 && editor.semantics(summed).op == Op::kConcat) {
-      RETURN_IF_ERROR(SumParts(editor, summed, i, done));
-    } else if (summed >= 0 && editor.semantics(summed).op == Op::kMultiply) {
-      RETURN_IF_ERROR(SumProducts(editor, summed, i, done));
+    const Op op = summed >= 0 ? editor.semantics(summed).op : Op::kOther;
+    if (op == Op::kConcat) RETURN_IF_ERROR(SumParts(editor, summed, i, done));
+    if (op == Op::kMultiply) RETURN_IF_ERROR(SumProducts(editor, summed, i, done));
+    if (op == Op::kSum) RETURN_IF_ERROR(SumBothAxes(editor, summed, i, done));
+    if (!done && (op == Op::kMultiply || op == Op::kReshape)) {
+      RETURN_IF_ERROR(SumScaled(editor, summed, i, done));
     }
     // The parts' sums stand where the concat was, or later.
     i = done ? summed : i + 1;

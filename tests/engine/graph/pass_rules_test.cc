@@ -232,6 +232,40 @@ TEST_F(PassRules, WhatIsNoProductOfMatricesIsSummedAsItIs) {
             0);
 }
 
+TEST_F(PassRules, SumsAlongTwoAxesAreOne) {
+  const std::string cube = Layer("reshape", {"a"}, "v", "reshape_param { shape: [-1, 2, 2, 1] }");
+  const auto sums = [&](int first, int second) {
+    return cube + Layer("sum", {"v"}, "s", absl::StrCat("sum_param { dim: ", first, " }")) +
+           Layer("sum", {"s"}, "y", absl::StrCat("sum_param { dim: ", second, " }"));
+  };
+  for (const auto& [first, second] : {std::pair(2, 1), std::pair(1, 1), std::pair(3, 2)}) {
+    EXPECT_EQ(Rewrites(sums(first, second), {"sums"}, 1e-6), 1) << first << second;
+    EXPECT_EQ(Count("sum"), 1);
+  }
+  EXPECT_EQ(Rewrites(sums(3, 1), {"sums"}), 0);                              // Not side by side,
+  EXPECT_EQ(Rewrites(sums(2, 1) + Layer("relu", {"s"}, "z"), {"sums"}), 0);  // read by another.
+}
+
+TEST_F(PassRules, ASumWithWeightsIsAFullyConnectedLayer) {
+  const auto weighted = [](const std::string& by) {
+    return Layer("reshape", {"a"}, "x", "reshape_param { shape: [-1, 2, 2] }") +
+           Constant("two", {2}, {"3", "-5"}) + Constant("four", {2, 2}, {"1", "2", "3", "-0.5"}) +
+           Constant("one", {1}, {"3"}) + Layer("multiply", {"x", by}, "p") +
+           Layer("sum", {"p"}, "s", "sum_param { dim: 2 }");
+  };
+  const std::vector<std::string> passes = {"constant_folding", "sums"};
+  const std::string relu = Layer("relu", {"s"}, "y");
+  EXPECT_EQ(Rewrites(weighted("two") + relu, passes, 1e-6), 1);
+  EXPECT_EQ(Count("multiply"), 0);
+  EXPECT_EQ(
+      Rewrites(weighted("four") + Layer("sum", {"s"}, "y", "sum_param { dim: 1 }"), passes, 1e-6),
+      2);
+  EXPECT_EQ(Count("sum") + Count("multiply"), 0);
+  EXPECT_EQ(Rewrites(weighted("four") + relu, passes), 0);  // Each step has its own weights.
+  EXPECT_EQ(Rewrites(weighted("one") + relu, passes), 0);
+  EXPECT_EQ(Rewrites(weighted("two") + relu + Layer("relu", {"p"}, "z"), passes), 0);
+}
+
 TEST_F(PassRules, PartsOfAConcatAreSummedAlone) {
   const std::string graph = Steps() + Layer("multiply", {"k", "w"}, "p") +
                             Layer("concat", {"v", "p"}, "c", "concat_param { dim: 2 }") +
