@@ -315,49 +315,6 @@ def one_row_for_two_classes(g):
         g.output(g.keep(Value(names[0], np.where(score[:, 0] > 0, 8, 3), "ads")))
 
 
-def support_vectors(g):
-    """Two classes and three, by votes of pairs; distances between features that lie far from 0."""
-    weights = g.random.randn(2, 6).round(2)
-    sizes, pairs = [1, 3, 2], [(0, 1), (0, 2), (1, 2)]
-    owner = np.repeat(np.arange(3), sizes)
-    for kind in ("LINEAR", "POLY", "SIGMOID", "RBF"):
-        far = np.float32(40 if kind == "RBF" else 0)
-        x, vectors = g.input(f"x{kind}", numbers(g, ADS, 3) + far), numbers(g, 6, 3) + far
-        a, v = x.array.astype(float), vectors.astype(float)
-        squares = ((a[:, None] - v) ** 2).sum(2)
-        kernel = {"LINEAR": a @ v.T, "POLY": (0.25 * a @ v.T - 0.5) ** 3, "RBF": np.exp(
-            -0.25 * squares), "SIGMOID": np.tanh(0.25 * a @ v.T - 0.5)}[kind]
-        given = {"kernel_type": kind, "support_vectors": [float(f) for f in vectors.ravel()],
-                 "kernel_params": [0.25, -0.5, 3.0]}
-        first = [float(f) for f in weights[0]]
-        two = (kernel @ weights[0] + 0.5)[:, None]
-        for one_class, found in ((0, two), (1, np.where(two > 0, 1, -1))):
-            call(g, ML, "SVMRegressor", [x], found, n_supports=6, coefficients=first, rho=[0.5],
-                 one_class=one_class, **given)
-        scores = [0.5, -0.25, 0.125] + np.stack([sum(
-            weights[j - 1 if o == i else i, k] * kernel[:, k]
-            for k, o in enumerate(owner) if o in (i, j)) for i, j in pairs], 1)
-        votes = np.zeros((ADS, 3))
-        for p, (i, j) in enumerate(pairs):
-            votes[np.arange(ADS), np.where(scores[:, p] > 0, i, j)] += 1
-        for vectors_of, rho, own, found, label in (
-                (sizes, [0.5, -0.25, 0.125], [float(f) for f in weights.ravel()], scores,
-                 votes.argmax(1)),
-                ([2, 4], [0.5], first, np.hstack([-two, two]), np.where(two[:, 0] > 0, 0, 1))):
-            raw(g, "SVMClassifier", [x], None, domain=ML, vectors_per_class=vectors_of, rho=rho,
-                coefficients=own, classlabels_ints=list(range(len(vectors_of))), **given)
-            names = g.nodes[-1].output[:] = [g.fresh(), g.fresh()]
-            g.output(g.keep(Value(names[1], found.astype(np.float32), "ads")))
-            g.output(g.keep(Value(names[0], label.astype(np.int64), "ads")))
-
-
-def probabilities_of_support_vectors(g):
-    x = g.input("x", numbers(g, ADS, 1))
-    call(g, ML, "SVMClassifier", [x], x.array, kernel_params=[1.0, 0.0, 3.0], rho=[0.0],
-         support_vectors=[1.0, 2.0], coefficients=[1.0, -1.0], vectors_per_class=[1, 1],
-         prob_a=[1.0], prob_b=[0.0], classlabels_ints=[0, 1])
-
-
 def forest(g, kind, outputs):
     """Random trees as attributes, and what leaves x's rows reach add up to."""
     lists = {"treeids": [], "nodeids": [], "featureids": [], "values": [], "modes": [],
@@ -578,7 +535,7 @@ PATTERNS = [fused_activations, fused_products, rows_behind_steps, fused_norms, r
             fused_attention, padded_attention, attention_of_set_23, turned_by_places,
             quantised_weights, scales_of_integers, quantised_activations, encoded_labels,
             encoded_floats, encoded_whole_floats, scalers_and_linear_models,
-            one_row_for_two_classes, support_vectors, trees, trees_of_set_5, encoders,
+            one_row_for_two_classes, trees, trees_of_set_5, encoders,
             labels_of_classes, maps, norms_and_choices]
 REFUSED = [(more_keys_than_queries, "do not broadcast"),
            (columns_that_are_cut, "want 2 elements rather than 3"),
@@ -587,6 +544,5 @@ REFUSED = [(more_keys_than_queries, "do not broadcast"),
            (scales_of_nothing, "DequantizeLinear"),
            (labels_far_apart, "labels that are integers"),
            (trees_with_a_cycle, "with a cycle"),
-           (probabilities_of_support_vectors, "export the decision function"),
            (transformed_regression, "without post_transform"),
            (unknown_fusion, "convert the model that it was made of")]

@@ -1,5 +1,5 @@
 // What writes a composite operator by others.  Each family of composites is a table in a file of
-// its own: fused, attention, quantised, scikit_learn, support_vectors.
+// its own: fused, attention, quantised, scikit_learn.
 // SPDX-License-Identifier: Apache-2.0
 #ifndef ULFD_TOOLS_CONVERT_ONNX_REWRITES_COMPOSITE_WRITER_H_
 #define ULFD_TOOLS_CONVERT_ONNX_REWRITES_COMPOSITE_WRITER_H_
@@ -71,18 +71,6 @@ absl::Span<const Composite> AttentionComposites();
 absl::Span<const Composite> QuantisedComposites();
 // Of scikit-learn's exporters.
 absl::Span<const Composite> ScikitLearnComposites();
-absl::Span<const Composite> SupportVectorComposites();
-
-// What models of ai.onnx.ml share.  x times the transposed matrix of so many rows.
-std::string TimesRows(CompositeWriter& w, const onnx::NodeProto& node, const std::string& x,
-                      const std::vector<float>& matrix, int64_t rows);
-std::string SideBySide(CompositeWriter& w, const onnx::NodeProto& node, const std::string& first,
-                       const std::string& second);
-// The node's first output is the label of the best score; without labels it is none.
-void AddLabels(CompositeWriter& w, const onnx::NodeProto& node, const std::string& scores,
-               const std::vector<int64_t>& labels);
-// The node's output is the scores.  False: of a post_transform, on which runtimes disagree.
-bool AddRegression(CompositeWriter& w, const onnx::NodeProto& node, const std::string& scores);
 
 // Whether input i is given.
 bool Has(const onnx::NodeProto& node, int i);

@@ -206,7 +206,7 @@ void CompositeWriter::AddNormal(const Node& node, const std::string& x, const st
 bool CompositeWriter::Replace(const Node& node) {
   for (const absl::Span<const Composite> family :
        {FusedComposites(), AttentionComposites(), QuantisedComposites(), ScikitLearnComposites(),
-        SupportVectorComposites(), absl::Span<const Composite>(kOthers)}) {
+        absl::Span<const Composite>(kOthers)}) {
     for (const Composite& row : family) {
       const bool domain =
           node.domain() == row.domain || (*row.domain == '\0' && node.domain() == "ai.onnx");
@@ -247,10 +247,6 @@ std::string WhyNot(const Node& node) {
   if (node.op_type() == "LabelEncoder") {
     return "labels that are integers, each once, within a million of each other, or a thousand "
            "floats are encoded";
-  }
-  if (node.op_type() == "SVMClassifier") {
-    return "runtimes find the probabilities of support vectors by iteration, each to another "
-           "precision, and disagree on classes without vectors; export the decision function";
   }
   if (domain == kMl) {
     return absl::StrCat("no converter for this of ", domain,

@@ -18,9 +18,11 @@
 #include "tools/convert/onnx/rewrites/composite_writer.h"
 
 namespace ulfd::convert {
+namespace {
 
 using Node = onnx::NodeProto;
 
+// x times the transposed matrix of so many rows.
 std::string TimesRows(CompositeWriter& w, const Node& node, const std::string& x,
                       const std::vector<float>& matrix, int64_t rows) {
   const auto count = static_cast<int64_t>(matrix.size());
@@ -36,6 +38,7 @@ std::string SideBySide(CompositeWriter& w, const Node& node, const std::string& 
   return both;
 }
 
+// The node's first output is the label of the best score; without labels it is none.
 void AddLabels(CompositeWriter& w, const Node& node, const std::string& scores,
                const std::vector<int64_t>& labels) {
   if (labels.empty()) return;
@@ -46,13 +49,12 @@ void AddLabels(CompositeWriter& w, const Node& node, const std::string& scores,
   w.Add(node, "Gather", {w.Integers(best, labels), best}, node.output(0));
 }
 
+// The node's output is the scores.  False: of a post_transform, on which runtimes disagree.
 bool AddRegression(CompositeWriter& w, const Node& node, const std::string& scores) {
   if (scores.empty() || StringAttribute(node, "post_transform", "NONE") != "NONE") return false;
   w.Add(node, "Identity", {scores}, node.output(0));
   return true;
 }
-
-namespace {
 
 // Labels of a tree ensemble.
 int64_t ClassesOf(const Node& node) {
