@@ -362,8 +362,6 @@ TEST(RewritesTest, NodesMayHaveAnyNumberOfInputsAndOutputs) {
         "FusedGemm",
         "FusedMatMul",
         "Gelu",
-        "MatMulIntegerToFloat",
-        "MatMulNBits",
         "MultiHeadAttention",
         "QGemm",
         "QLinearAdd",

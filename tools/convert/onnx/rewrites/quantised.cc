@@ -250,78 +250,6 @@ bool Gemm(CompositeWriter& w, const Node& node) {
   return !quantised || AddQuantised(w, node, y, kScale, kZero, 0);
 }
 
-bool AddProduct(CompositeWriter& w, const Node& node, const std::string& a, const std::string& b,
-                int bias) {
-  std::string y = w.Make(node, "MatMul", {a, b});
-  if (Has(node, bias)) y = w.Make(node, "Add", {y, node.input(bias)});
-  w.Add(node, "Identity", {y}, node.output(0));
-  return true;
-}
-
-bool ProductInFloats(CompositeWriter& w, const Node& node) {
-  constexpr int kBias = 6;
-  const auto a = Dequantised(w, node, {0, 2, 4}), b = Dequantised(w, node, {1, 3, 5, -1});
-  return a.has_value() && b.has_value() && AddProduct(w, node, *a, *b, kBias);
-}
-
-// Weights [n, blocks, bytes] of a few bits each, lowest first, a scale and a zero per block.
-struct Packed {
-  int64_t k, n, bits, block;
-  Constant weight, scale;
-  std::optional<Constant> zero;
-
-  int64_t blocks() const { return (k + block - 1) / block; }
-  int64_t bytes_of_zeros() const { return (blocks() * bits + 7) / 8; }
-  bool Fits() const {
-    constexpr int64_t kMost = 1 << 24;
-    if (k < 1 || n < 1 || block < 1 || k > kMost || n > kMost || block > kMostBlock ||
-        (bits != 2 && bits != 4 && bits != 8) || block * bits % 8 != 0 || weight.is_float ||
-        weight.elements() != n * blocks() * block * bits / 8 || !scale.is_float ||
-        scale.elements() != n * blocks()) {
-      return false;
-    }
-    return !zero.has_value() ||
-           zero->elements() == n * (zero->is_float ? blocks() : bytes_of_zeros());
-  }
-  float Part(const Constant& packed, int64_t first, int64_t i) const {
-    const int64_t byte = packed.dim(first + i * bits / 8).value();
-    return static_cast<float>((byte >> (i * bits % 8)) & ((1 << bits) - 1));
-  }
-  float Zero(int64_t column, int64_t at) const {
-    if (!zero.has_value()) return static_cast<float>(1 << (bits - 1));
-    return zero->is_float ? zero->f32(column * blocks() + at)
-                          : Part(*zero, column * bytes_of_zeros(), at);
-  }
-  std::vector<float> Values() const {
-    std::vector<float> values;
-    values.reserve(static_cast<size_t>(k * n));
-    for (int64_t i = 0; i < k; ++i) {
-      for (int64_t column = 0; column < n; ++column) {
-        const int64_t at = column * blocks() + i / block;
-        const float whole = Part(weight, at * block * bits / 8, i % block);
-        values.push_back((whole - Zero(column, i / block)) * scale.f32(at));
-      }
-    }
-    return values;
-  }
-};
-
-bool ProductOfBits(CompositeWriter& w, const Node& node) {
-  constexpr int kZero = 3, kOrder = 4, kBias = 5;
-  std::optional<Constant> weight = ConstantOf(w, node, 1), scale = ConstantOf(w, node, 2);
-  if (!weight.has_value() || !scale.has_value() || Has(node, kOrder)) return false;
-  const Packed packed = {.k = IntAttribute(node, "K", 0),
-                         .n = IntAttribute(node, "N", 0),
-                         .bits = IntAttribute(node, "bits", 4),
-                         .block = IntAttribute(node, "block_size", 0),
-                         .weight = *std::move(weight),
-                         .scale = *std::move(scale),
-                         .zero = ConstantOf(w, node, kZero)};
-  if (!packed.Fits() || packed.zero.has_value() != Has(node, kZero)) return false;
-  const std::string right = Shaped(w, node, packed.Values(), {packed.k, packed.n});
-  return AddProduct(w, node, node.input(0), right, kBias);
-}
-
 constexpr Composite kRows[] = {
     {"", "QuantizeLinear", 2, Quantize},
     {"", "DequantizeLinear", 2, Dequantize},
@@ -339,8 +267,6 @@ constexpr Composite kRows[] = {
     {kMicrosoft, "QLinearGlobalAveragePool", 4, OfOne},
     {kMicrosoft, "QLinearConcat", 5, OfSeveral},
     {kMicrosoft, "QGemm", 6, Gemm},
-    {kMicrosoft, "MatMulIntegerToFloat", 4, ProductInFloats},
-    {kMicrosoft, "MatMulNBits", 3, ProductOfBits},
 };
 
 }  // namespace
