@@ -173,41 +173,6 @@ def attention_of_set_23(g):
     call(g, "", "Attention", [apart[0], apart[1], apart[1]], shared)
 
 
-def turned_by_places(g):
-    """RotaryEmbedding: pairs as halves and as neighbours, all of a head and the first of it."""
-    g.opset = 23
-    x = g.input("x", numbers(g, ADS, 3, 16))
-    angles = np.outer(np.arange(9), 1 / 10 ** np.arange(4))
-    cos, sin = (g.constant(f(angles).astype(np.float32)) for f in (np.cos, np.sin))
-
-    def turned(a, places, interleaved):  # a: [rows, steps, heads, width]
-        c, s = (v.array[places][..., None, :] for v in (cos, sin))
-        first, rest = a[..., :8], a[..., 8:]
-        p, q = (first[..., ::2], first[..., 1::2]) if interleaved else np.split(first, 2, -1)
-        pairs = p * c - q * s, q * c + p * s
-        first = np.stack(pairs, -1).reshape(first.shape) if interleaved else np.concatenate(pairs, -1)
-        return np.concatenate([first, rest], -1)
-
-    places = g.input("places", g.random.randint(0, 9, (ADS, 3)))
-    offset, split = g.constant(np.array([2])), x.array.reshape(ADS, 3, 2, 8)
-    apart = g.node("Transpose", [g.node("Reshape", [x, g.ints(0, 0, 2, 8)], split)],
-                   split.transpose(0, 2, 1, 3), perm=[0, 2, 1, 3])
-    for interleaved in (0, 1):
-        call(g, MICROSOFT, "RotaryEmbedding", [x, offset, cos, sin],
-             turned(split, np.arange(2, 5), interleaved).reshape(ADS, 3, 16),
-             interleaved=interleaved)
-        call(g, "", "RotaryEmbedding", [x, cos, sin, places],
-             turned(split, places.array, interleaved).reshape(ADS, 3, 16), num_heads=2,
-             interleaved=interleaved)
-        call(g, "", "RotaryEmbedding", [apart, cos, sin, places],
-             turned(split, places.array, interleaved).transpose(0, 2, 1, 3),
-             interleaved=interleaved)
-        call(g, "", "RotaryEmbedding", [x, cos, sin, places],
-             turned(x.array.reshape(ADS, 3, 1, 16), places.array,
-                    interleaved).reshape(ADS, 3, 16), num_heads=1, rotary_embedding_dim=8,
-             interleaved=interleaved)
-
-
 def quantised_weights(g):
     """Of one scale, and of one per column or row; a table of bytes, made floats after the look-up."""
     x, ids = g.input("x", numbers(g, ADS, 4)), g.input("i", g.random.randint(0, 9, (ADS,)))
@@ -532,7 +497,7 @@ def trees_in_double_precision(g):
 
 
 PATTERNS = [fused_activations, fused_products, rows_behind_steps, fused_norms, root_mean_square, gated,
-            fused_attention, padded_attention, attention_of_set_23, turned_by_places,
+            fused_attention, padded_attention, attention_of_set_23,
             quantised_weights, scales_of_integers, quantised_activations, encoded_labels,
             encoded_floats, encoded_whole_floats, scalers_and_linear_models,
             one_row_for_two_classes, trees, trees_of_set_5, encoders,

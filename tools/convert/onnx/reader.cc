@@ -269,10 +269,9 @@ AttributeTypes TypesByName() {
   }
   const std::pair<AttributeType, const char*> newer[] = {
       {onnx::AttributeProto::INT,
-       "K N aggregate_function antialias bits block_size channels_last do_rotary interleaved "
-       "is_packed_batching kv_num_heads left_window_size num_groups num_heads output_dtype "
-       "post_transform q_num_heads right_window_size rotary_embedding_dim transBatchA transBatchB "
-       "unidirectional"},
+       "aggregate_function antialias block_size channels_last do_rotary kv_num_heads "
+       "left_window_size num_groups num_heads output_dtype post_transform q_num_heads "
+       "right_window_size transBatchA transBatchB unidirectional"},
       {onnx::AttributeProto::INTS, "leaf_targetids nodes_falseleafs nodes_trueleafs tree_roots"},
       {onnx::AttributeProto::FLOAT,
        "activation_alpha activation_beta mask_filter_value scale softcap"},

@@ -1,8 +1,6 @@
-// Attention as one operator, and rotary embeddings before it, written by others.
+// Attention as one operator, written by others.
 // SPDX-License-Identifier: Apache-2.0
 #include <array>
-#include <limits>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -185,108 +183,10 @@ bool Attention(CompositeWriter& w, const Node& node) {
                       kMask, 0, "is_causal");
 }
 
-// cos or sin of the places of x's steps, to be broadcast along its heads.
-std::string AngleOf(CompositeWriter& w, const Node& node, int angle, int places, bool apart) {
-  std::string of_steps = node.input(angle);
-  const std::optional<std::vector<int64_t>> first =
-      Has(node, places) ? w.Ints(node.input(places)) : std::nullopt;
-  // One place is that of the first step.
-  if (first.has_value() && first->size() == 1) {
-    const std::string begin = w.Integers(of_steps, *first);
-    const std::string end =
-        w.Make(node, "Add", {w.SizeOf(node, node.input(0), apart ? 2 : 1), begin});
-    of_steps = w.Make(node, "Slice", {of_steps, begin, end, w.Integers(of_steps, {0})});
-    const std::string one_row = w.Fresh(of_steps);
-    w.AddOnAxis(node, "Unsqueeze", of_steps, 0, one_row);
-    of_steps = one_row;
-  } else if (Has(node, places)) {
-    of_steps = w.Make(node, "Gather", {of_steps, node.input(places)});
-  }
-  std::string out = w.Fresh(of_steps);
-  w.AddOnAxis(node, "Unsqueeze", of_steps, apart ? 1 : 2, out);
-  return out;
-}
-
-std::string Turned(CompositeWriter& w, const Node& node, std::string x, std::string cos,
-                   std::string sin, int64_t width) {
-  // Pairs are neighbours, or the same places of both halves.
-  const bool neighbours = IntAttribute(node, "interleaved", 0) != 0;
-  const int64_t half = neighbours ? 1 : width / 2, axis = neighbours ? 4 : 3;
-  if (neighbours) {
-    x = w.Make(node, "Reshape", {x, w.Integers(x, {0, 0, 0, -1, 2})});
-    for (std::string* angle : {&cos, &sin}) {
-      const std::string wide = w.Fresh(*angle);
-      w.AddOnAxis(node, "Unsqueeze", *angle, 4, wide);
-      *angle = wide;
-    }
-  }
-  const std::string a = w.Fresh(x), b = w.Fresh(x), both = w.Fresh(x);
-  w.AddSlice(node, x, axis, 0, half, a);
-  w.AddSlice(node, x, axis, half, 2 * half, b);
-  const auto times = [&](const std::string& part, const std::string& angle) {
-    return w.Make(node, "Mul", {part, angle});
-  };
-  const std::string left = w.Make(node, "Sub", {times(a, cos), times(b, sin)});
-  const std::string right = w.Make(node, "Add", {times(b, cos), times(a, sin)});
-  SetInt(w.Add(node, "Concat", {left, right}, both), "axis", axis);
-  return neighbours ? w.Make(node, "Reshape", {both, w.Integers(x, {0, 0, 0, -1})}) : both;
-}
-
-// Each pair of the first entries of a head turned by the angle of its place.  x: [rows, steps,
-// heads * width], or [rows, heads, steps, width]; cos and sin: [places, half], or of each step.
-bool Rotate(CompositeWriter& w, const Node& node, int cos, int places) {
-  const onnx::TensorProto* const angles = w.FindTensor(node.input(cos));
-  const int64_t heads = IntAttribute(node, "num_heads", 0);
-  const int rank = w.RankOf(node.input(0));
-  const bool apart = rank >= 0 ? rank == 4 : heads == 0 && cos == 1;
-  if (IntAttribute(node, "is_packed_batching", 0) != 0 || FloatAttribute(node, "scale", 1) != 1) {
-    return false;
-  }
-  int64_t turned = IntAttribute(node, "rotary_embedding_dim", 0);
-  const bool all = turned == 0;
-  constexpr int64_t kMost = 1 << 20;
-  if (all && angles != nullptr && angles->dims_size() > 0) {
-    const int64_t half = angles->dims(angles->dims_size() - 1);
-    turned = half < kMost ? 2 * half : 0;
-  }
-  if (turned < 2 || turned % 2 != 0) return false;
-  std::string x = node.input(0);
-  if (!apart) {
-    x = w.Make(
-        node, "Reshape",
-        {x, heads > 0 ? w.Integers(x, {0, 0, heads, -1}) : w.Integers(x, {0, 0, -1, turned})});
-  }
-  const std::string c = AngleOf(w, node, cos, places, apart),
-                    s = AngleOf(w, node, cos + 1, places, apart);
-  std::string first = x;
-  if (!all) {
-    first = w.Fresh(x);
-    w.AddSlice(node, x, 3, 0, turned, first);
-  }
-  std::string mixed = Turned(w, node, first, c, s, turned);
-  if (!all) {
-    const std::string rest = w.Fresh(x), both = w.Fresh(x);
-    w.AddSlice(node, x, 3, turned, std::numeric_limits<int64_t>::max(), rest);
-    SetInt(w.Add(node, "Concat", {mixed, rest}, both), "axis", 3);
-    mixed = both;
-  }
-  if (apart) {
-    w.Add(node, "Identity", {mixed}, node.output(0));
-  } else {
-    w.Add(node, "Reshape", {mixed, w.Integers(x, {0, 0, -1})}, node.output(0));
-  }
-  return true;
-}
-
-bool FusedRotation(CompositeWriter& w, const Node& node) { return Rotate(w, node, 2, 1); }
-bool Rotation(CompositeWriter& w, const Node& node) { return Rotate(w, node, 1, 3); }
-
 constexpr Composite kRows[] = {
     {kMicrosoft, "Attention", 3, FusedAttention},
     {kMicrosoft, "MultiHeadAttention", 3, SeveralHeads},
-    {kMicrosoft, "RotaryEmbedding", 4, FusedRotation},
     {"", "Attention", 3, Attention},
-    {"", "RotaryEmbedding", 3, Rotation},
 };
 
 }  // namespace

@@ -54,7 +54,7 @@ class CompositeWriter : public Rewriter {
   void NoteRank(const onnx::NodeProto& node);
 
   std::set<std::string> read_;
-  std::map<std::string, int> ranks_;  // Of masks, as they are made of inputs, and of heads.
+  std::map<std::string, int> ranks_;  // Of masks, as they are made of inputs.
 };
 
 struct Composite {

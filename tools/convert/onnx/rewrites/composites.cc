@@ -166,9 +166,6 @@ void CompositeWriter::NoteRank(const Node& node) {
     ranks_[node.output(1)] = 1;
     return;
   }
-  if (node.op_type() == "Transpose" && node.output_size() > 0) {
-    ranks_[node.output(0)] = static_cast<int>(IntsAttribute(node, "perm").size());
-  }
   const bool reduces = node.op_type() == "ReduceSum";
   if (!reduces && !IsOneOf(node.op_type(), {"Cast", "Not", "Equal", "Greater"})) return;
   if (node.input_size() == 0 || node.output_size() == 0) return;
