@@ -456,6 +456,12 @@ def maps(g):
     call(g, ML, "ZipMap", [x], x.array, classlabels_int64s=[0, 1])
 
 
+def attention_that_rotates(g):
+    x = g.input("x", numbers(g, ADS, 3, 4))
+    call(g, MICROSOFT, "Attention", [x, g.constant(numbers(g, 4, 12)), g.constant(numbers(g, 12))],
+         x.array, num_heads=2, do_rotary=1)
+
+
 def unknown_fusion(g):
     x = g.input("x", numbers(g, ADS, 2))
     call(g, MICROSOFT, "BiasDropout", [x], x.array)
@@ -510,4 +516,5 @@ REFUSED = [(more_keys_than_queries, "do not broadcast"),
            (labels_far_apart, "labels that are integers"),
            (trees_with_a_cycle, "with a cycle"),
            (transformed_regression, "without post_transform"),
+           (attention_that_rotates, "convert the model that it was made of"),
            (unknown_fusion, "convert the model that it was made of")]

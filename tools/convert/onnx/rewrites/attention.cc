@@ -135,7 +135,8 @@ bool FusedAttention(CompositeWriter& w, const Node& node) {
   constexpr int kPadding = 3, kPast = 4, kScores = 5;
   const int64_t heads = IntAttribute(node, "num_heads", 0);
   if (heads < 1 || Has(node, kPast) || !EndsBefore(node, kScores + 1) || !w.OnlyFirst(node) ||
-      FindAttribute(node, "qkv_hidden_sizes") != nullptr) {
+      FindAttribute(node, "qkv_hidden_sizes") != nullptr ||
+      IntAttribute(node, "do_rotary", 0) != 0) {
     return false;
   }
   const std::string all =
