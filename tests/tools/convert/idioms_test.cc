@@ -334,7 +334,6 @@ TEST(RewritesTest, NodesMayHaveAnyNumberOfInputsAndOutputs) {
         "ReduceSum",
         "RMSNormalization",
         "RNN",
-        "Scan",
         "Scatter",
         "SequenceAt",
         "SequenceConstruct",

@@ -597,22 +597,6 @@ def steps_kept_by_a_loop(g):
     g.output(g.node("Transpose", [all_steps], kept.transpose(1, 0, 2), perm=[1, 0, 2]))
 
 
-def steps_scanned(g):
-    """The same as a Scan, along the first axis and along the second one."""
-    x = g.input("x", g.random.randn(ADS, 4, 3).astype(np.float32))
-    mask, nodes, last, kept = recurrence(g, x)
-    floats, booleans = TensorProto.FLOAT, TensorProto.BOOL
-    turned = g.node("Transpose", [mask], mask.array.transpose(1, 0, 2), perm=[1, 0, 2])
-    body = body_of(nodes, [("state", floats), ("step", floats), ("seen", booleans)],
-                   [("next", floats), ("kept", floats)])
-    end, all_steps = Value("end", last, "ads"), Value("steps", kept, "ads")
-    g.nodes.append(helper.make_node(
-        "Scan", [zeros_of(g, x).name, x.name, turned.name], [end.name, all_steps.name], body=body,
-        num_scan_inputs=2, scan_input_axes=[1, 0]))
-    g.output(end)
-    g.output(g.node("ReduceMean", [all_steps], kept.mean(0), axes=[0], keepdims=0))
-
-
 def steps_collected_in_a_list(g):
     """A scripted loop that appends to a list, which is stacked."""
     x = g.input("x", g.random.randn(ADS, 4, 3).astype(np.float32))
@@ -664,7 +648,7 @@ PATTERNS = [gates_of_steps, convolutions_of_steps, convolutions_of_single_rows, 
             branch_by_shape, einsum_of_one, einsum_of_three, einsum_with_constants,
             einsum_of_any_rank, sines_of_large_numbers,
             softmax_less_the_maximum, sparsemax, steps_in_a_loop,
-            steps_kept_by_a_loop, steps_collected_in_a_list, steps_scanned, *recurrent_patterns(),
+            steps_kept_by_a_loop, steps_collected_in_a_list, *recurrent_patterns(),
             *first_states(),
             last_state_of_each_length, last_cell, slopes_of_repeated_steps]
 REFUSED = [(dropout_on, "training_mode"), (integers_too_large, "2^63 or more"),

@@ -63,55 +63,6 @@ bool SumOfOne(CompositeWriter& w, const Node& node) {
   return equation.find(fresh) == std::string::npos;
 }
 
-// A Loop that takes a step of each scanned value in each pass.
-bool Scan(CompositeWriter& w, const Node& node) {
-  const onnx::AttributeProto* const body = FindAttribute(node, "body");
-  const int scanned = static_cast<int>(IntAttribute(node, "num_scan_inputs", 0));
-  const int states = node.input_size() - scanned;
-  const std::vector<int64_t> axes = IntsAttribute(node, "scan_input_axes");
-  for (const char* const name :
-       {"scan_input_directions", "scan_output_directions", "scan_output_axes"}) {
-    const std::vector<int64_t> others = IntsAttribute(node, name);
-    if (std::any_of(others.begin(), others.end(), [](int64_t value) { return value != 0; })) {
-      return false;
-    }
-  }
-  if (body == nullptr || scanned < 1 || states < 0 || w.opset() < 10 ||
-      body->g().input_size() != node.input_size() ||
-      (!axes.empty() && static_cast<int>(axes.size()) != scanned)) {
-    return false;
-  }
-  const auto axis_of = [&](int i) { return axes.empty() ? 0 : axes[static_cast<size_t>(i)]; };
-  if (std::any_of(axes.begin(), axes.end(), [](int64_t axis) { return axis < 0; })) return false;
-  const std::string on = w.Fresh(node.output(0)), pass = w.Fresh(on), still = w.Fresh(on);
-  SetInt(w.Add(node, "Cast", {w.Integers(on, {1})}, on), "to", onnx::TensorProto::BOOL);
-  const std::string passes = w.SizeOf(node, node.input(states), axis_of(0));
-  Node& loop = w.Add(node, "Loop", {passes, on}, node.output(0));
-  for (int i = 1; i < node.output_size(); ++i) loop.add_output(node.output(i));
-  onnx::AttributeProto& steps = *loop.add_attribute() = *body;
-  onnx::GraphProto& graph = *steps.mutable_g();
-  graph.clear_input();
-  graph.clear_node();
-  graph.clear_output();
-  graph.add_input()->set_name(pass);
-  graph.add_input()->set_name(still);
-  graph.add_output()->set_name(still);
-  for (int i = 0; i < node.input_size(); ++i) {
-    const onnx::ValueInfoProto& given = body->g().input(i);
-    if (i < states) {
-      loop.add_input(node.input(i));
-      *graph.add_input() = given;
-      continue;
-    }
-    Node& step =
-        AddNode("Gather", node.name(), {node.input(i), pass}, given.name(), *graph.mutable_node());
-    SetInt(step, "axis", axis_of(i - states));
-  }
-  graph.mutable_node()->MergeFrom(body->g().node());
-  graph.mutable_output()->MergeFrom(body->g().output());
-  return true;
-}
-
 bool Scatter(CompositeWriter& w, const Node& node) {
   Node plain = node;
   plain.set_op_type("ScatterElements");
@@ -120,8 +71,9 @@ bool Scatter(CompositeWriter& w, const Node& node) {
 }
 
 constexpr Composite kOthers[] = {
-    {"", "LpNormalization", 1, Norm}, {"", "Einsum", 1, SumOfOne},
-    {"", "Compress", 2, Compress},    {"", "Scan", 1, Scan},
+    {"", "LpNormalization", 1, Norm},
+    {"", "Einsum", 1, SumOfOne},
+    {"", "Compress", 2, Compress},
     {"", "Scatter", 3, Scatter},
 };
 
