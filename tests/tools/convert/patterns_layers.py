@@ -597,26 +597,6 @@ def steps_kept_by_a_loop(g):
     g.output(g.node("Transpose", [all_steps], kept.transpose(1, 0, 2), perm=[1, 0, 2]))
 
 
-def steps_collected_in_a_list(g):
-    """A scripted loop that appends to a list, which is stacked."""
-    x = g.input("x", g.random.randn(ADS, 4, 3).astype(np.float32))
-    nodes = [helper.make_node("Gather", [x.name, "pass"], ["step"], axis=1),
-             helper.make_node("Tanh", ["step"], ["part"]),
-             helper.make_node("SequenceInsert", ["all", "part"], ["more"]),
-             helper.make_node("Identity", ["on"], ["goes_on"])]
-    several = helper.make_tensor_sequence_value_info
-    body = body_of(nodes, [("pass", TensorProto.INT64), ("on", TensorProto.BOOL)],
-                   [("goes_on", TensorProto.BOOL)])
-    body.input.append(several("all", TensorProto.FLOAT, None))
-    body.output.append(several("more", TensorProto.FLOAT, None))
-    none = raw(g, "SequenceEmpty", [], None)
-    passes, on = g.constant(np.array(4)), g.constant(np.array(True))
-    parts = raw(g, "Loop", [passes, on, none], None, body=body)
-    steps = np.tanh(x.array)
-    stacked = raw(g, "ConcatFromSequence", [parts], steps, axis=1, new_axis=1)
-    g.output(g.node("Relu", [stacked], np.maximum(steps, 0)))
-
-
 def loop_that_ends_early(g):
     x = g.input("x", g.random.randn(ADS, 4).astype(np.float32))
     half = g.constant(np.array(0.5, np.float32))
@@ -648,7 +628,7 @@ PATTERNS = [gates_of_steps, convolutions_of_steps, convolutions_of_single_rows, 
             branch_by_shape, einsum_of_one, einsum_of_three, einsum_with_constants,
             einsum_of_any_rank, sines_of_large_numbers,
             softmax_less_the_maximum, sparsemax, steps_in_a_loop,
-            steps_kept_by_a_loop, steps_collected_in_a_list, *recurrent_patterns(),
+            steps_kept_by_a_loop, *recurrent_patterns(),
             *first_states(),
             last_state_of_each_length, last_cell, slopes_of_repeated_steps]
 REFUSED = [(dropout_on, "training_mode"), (integers_too_large, "2^63 or more"),

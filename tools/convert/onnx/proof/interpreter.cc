@@ -19,9 +19,9 @@ namespace {
 
 const Operator* FindOperator(const onnx::NodeProto& node) {
   if (!node.domain().empty() && node.domain() != "ai.onnx") return nullptr;
-  for (const auto table : {ElementwiseOperators(), MovementOperators(), ProductOperators(),
-                           AxisOperators(), SelectOperators(), ImageOperators(),
-                           RecurrentOperators(), TreeOperators(), SequenceOperators()}) {
+  for (const auto table :
+       {ElementwiseOperators(), MovementOperators(), ProductOperators(), AxisOperators(),
+        SelectOperators(), ImageOperators(), RecurrentOperators(), TreeOperators()}) {
     for (const Operator& entry : table) {
       if (node.op_type() == entry.op) return &entry;
     }
@@ -90,12 +90,8 @@ absl::StatusOr<std::vector<Array>> Compute(const onnx::NodeProto& node, int64_t 
   if (entry == nullptr) {
     return Unimplemented("operator ", node.op_type(), " is not known to the proof");
   }
-  const absl::string_view op = entry->op;
-  for (size_t i = 0; i < std::max(entry->inputs, call.in.size()); ++i) {
-    if (i < entry->inputs && !call.Has(i)) return InvalidArgument("input ", i, " is missing");
-    if (call.Has(i) && call.in[i]->sequence != nullptr && !absl::StrContains(op, "Sequence")) {
-      return InvalidArgument("input ", i, " is a sequence, want a tensor");
-    }
+  for (size_t i = 0; i < entry->inputs; ++i) {
+    if (!call.Has(i)) return InvalidArgument("input ", i, " is missing");
   }
   return entry->run(call);
 }

@@ -35,8 +35,6 @@ struct Array {
   std::shared_ptr<const std::vector<int64_t>> ints;
   // An initializer that nothing has computed with yet, as the file has it.
   std::shared_ptr<const std::vector<float>> stored;
-  // Of a sequence of tensors, which has no elements: its entries.
-  std::shared_ptr<const std::vector<Array>> sequence = nullptr;
 
   bool is_float() const {
     return type == onnx::TensorProto::FLOAT || type == onnx::TensorProto::DOUBLE;
@@ -140,7 +138,6 @@ absl::Span<const Operator> ImageOperators();
 absl::Span<const Operator> SelectOperators();
 absl::Span<const Operator> RecurrentOperators();
 absl::Span<const Operator> TreeOperators();
-absl::Span<const Operator> SequenceOperators();
 
 Array Floats(int type, Sizes dims, std::vector<double> values);
 Array Ints(int type, Sizes dims, std::vector<int64_t> values);
