@@ -1,8 +1,8 @@
-"""Quantised operators and weights, as quantisers of ONNX Runtime and others write them."""
+"""Quantised operators and weights, as quantisers write them."""
 # SPDX-License-Identifier: Apache-2.0
 import numpy as np
 
-from patterns_composites import MICROSOFT, numbers, sigmoid
+from patterns_composites import numbers
 from random_graph import ADS, raw
 
 SCALE, ZERO = 0.037, 128
@@ -14,50 +14,6 @@ def quantised(g, array, scale=SCALE, zero=ZERO):
     own = g.constant(np.float32(scale)), g.constant(np.uint8(zero))
     whole = np.clip(np.round(array / np.float32(scale)) + zero, 0, 255)
     return [raw(g, "QuantizeLinear", [x, *own], whole), *own], (whole - zero) * scale
-
-
-def dequantised(g, op, inputs, wanted, scale, zero, first=False, **attributes):
-    """An operator whose output is quantised, and what that stands for is compared."""
-    own = [g.constant(np.float32(scale)), g.constant(np.uint8(zero))]
-    g.domains[MICROSOFT] = 1
-    whole = np.clip(np.round(wanted / scale) + zero, 0, 255)
-    y = raw(g, op, own + inputs if first else inputs + own, whole, domain=MICROSOFT, **attributes)
-    g.output(raw(g, "DequantizeLinear", [y, *own], ((whole - zero) * scale).astype(np.float32)))
-
-
-def quantised_operators(g):
-    x, a = quantised(g, numbers(g, ADS, 4))
-    other = [g.constant(g.random.randint(0, 256, 4).astype(np.uint8)),
-             g.constant(np.float32(0.01)), g.constant(np.uint8(100))]
-    b = (other[0].array.astype(float) - 100) * 0.01
-    dequantised(g, "QLinearAdd", x + other, a + b, 0.0513, 99)
-    dequantised(g, "QLinearMul", x + other, a * b, 0.0513, 99)
-    dequantised(g, "QLinearSigmoid", x, sigmoid(a), 1 / 256.1, 0)
-    dequantised(g, "QLinearLeakyRelu", x, np.where(a > 0, a, 0.1 * a), 0.0213, 30, alpha=0.1)
-    dequantised(g, "QLinearConcat", x + x, np.concatenate([a, a], 1), 0.0413, 120, True, axis=1)
-
-
-def quantised_pools(g):
-    x, a = quantised(g, numbers(g, ADS, 2, 4, 6))
-    dequantised(g, "QLinearGlobalAveragePool", x, a.mean((2, 3), keepdims=True), 0.0113, 110)
-    windows = a.reshape(ADS, 2, 2, 2, 2, 3).mean((3, 5))
-    dequantised(g, "QLinearAveragePool", x, windows, 0.0213, 120, kernel_shape=[2, 3],
-                strides=[2, 3])
-    y, b = quantised(g, numbers(g, ADS, 3, 4, 6), 0.021, 90)
-    dequantised(g, "QLinearConcat", x + y, np.concatenate([a, b], 1), 0.0413, 120, True, axis=1)
-
-
-def quantised_layers(g):
-    """Gemm with a scale per column, as floats and quantised."""
-    x, a = quantised(g, numbers(g, ADS, 4))
-    whole, scales = g.random.randint(-128, 128, (6, 4)).astype(np.int8), g.random.rand(6) + 0.5
-    scales = scales.astype(np.float32)
-    weight = [g.constant(whole), g.constant(scales), g.constant(np.zeros(6, np.int8))]
-    bias = g.constant(g.random.randint(-99, 99, 6).astype(np.int32))
-    y = a @ (whole * scales[:, None]).T + bias.array * scales * SCALE
-    g.domains[MICROSOFT] = 1
-    g.output(raw(g, "QGemm", [*x, *weight, bias], y.astype(np.float32), domain=MICROSOFT, transB=1))
-    dequantised(g, "QGemm", [*x, *weight, bias], y, 3.17, 120, transB=1)
 
 
 def quantised_convolution(g):
@@ -91,6 +47,5 @@ def blocks_of_weights(g):
         g.output(g.node("MatMul", [x, weight], x.array @ weight.array))
 
 
-PATTERNS = [quantised_operators, quantised_pools, quantised_layers, quantised_convolution,
-            blocks_of_weights]
+PATTERNS = [quantised_convolution, blocks_of_weights]
 REFUSED = []

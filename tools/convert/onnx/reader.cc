@@ -269,14 +269,11 @@ AttributeTypes TypesByName() {
   }
   const std::pair<AttributeType, const char*> newer[] = {
       {onnx::AttributeProto::INT,
-       "aggregate_function antialias block_size channels_last do_rotary kv_num_heads "
-       "left_window_size num_groups num_heads output_dtype post_transform q_num_heads "
-       "right_window_size transBatchA transBatchB unidirectional"},
+       "aggregate_function antialias block_size kv_num_heads left_window_size num_groups "
+       "output_dtype post_transform q_num_heads right_window_size"},
       {onnx::AttributeProto::INTS, "leaf_targetids nodes_falseleafs nodes_trueleafs tree_roots"},
-      {onnx::AttributeProto::FLOAT,
-       "activation_alpha activation_beta mask_filter_value scale softcap"},
-      {onnx::AttributeProto::FLOATS, "activation_params"},
-      {onnx::AttributeProto::STRING, "activation approximate keep_aspect_ratio_policy"},
+      {onnx::AttributeProto::FLOAT, "scale softcap"},
+      {onnx::AttributeProto::STRING, "approximate keep_aspect_ratio_policy"},
       {onnx::AttributeProto::TENSOR, "nodes_hitrates nodes_modes"}};
   for (const auto& [type, names] : newer) {
     for (const absl::string_view name : absl::StrSplit(names, ' ')) {

@@ -1,11 +1,10 @@
 // What writes a composite operator by others.  Each family of composites is a table in a file of
-// its own: fused, attention, quantised, scikit_learn.
+// its own: attention, quantised, scikit_learn.
 // SPDX-License-Identifier: Apache-2.0
 #ifndef ULFD_TOOLS_CONVERT_ONNX_REWRITES_COMPOSITE_WRITER_H_
 #define ULFD_TOOLS_CONVERT_ONNX_REWRITES_COMPOSITE_WRITER_H_
 
 #include <cstdint>
-#include <map>
 #include <set>
 #include <string>
 #include <vector>
@@ -34,8 +33,6 @@ class CompositeWriter : public Rewriter {
   int64_t opset() const { return opset_; }
   // Of onnx::TensorProto; 0: not known.
   int TypeOf(const std::string& name) const { return types_.TypeOf(name); }
-  // -1: not known.
-  int RankOf(const std::string& name) const;
   bool IsRead(const std::string& name) const { return read_.contains(name); }
   // Whether nothing reads the node's other outputs.
   bool OnlyFirst(const onnx::NodeProto& node) const;
@@ -51,10 +48,8 @@ class CompositeWriter : public Rewriter {
 
  private:
   bool Replace(const onnx::NodeProto& node) override;
-  void NoteRank(const onnx::NodeProto& node);
 
   std::set<std::string> read_;
-  std::map<std::string, int> ranks_;  // Of masks, as they are made of inputs.
 };
 
 struct Composite {
@@ -65,8 +60,6 @@ struct Composite {
 };
 inline constexpr char kMicrosoft[] = "com.microsoft", kMl[] = "ai.onnx.ml";
 
-// Fused by ONNX Runtime's optimiser, and what new operator sets have of it.
-absl::Span<const Composite> FusedComposites();
 absl::Span<const Composite> AttentionComposites();
 absl::Span<const Composite> QuantisedComposites();
 // Of scikit-learn's exporters.

@@ -63,6 +63,26 @@ bool SumOfOne(CompositeWriter& w, const Node& node) {
   return equation.find(fresh) == std::string::npos;
 }
 
+// The node's output is x * sigmoid(alpha * x), times y if that is given.
+void AddSwish(CompositeWriter& w, const Node& node, const std::string& y) {
+  std::string x = node.input(0);
+  const float alpha = FloatAttribute(node, "alpha", 1);
+  const std::string scaled = w.Make(node, "Mul", {x, w.Number(node.output(0), alpha)});
+  const std::string gate = w.Make(node, "Sigmoid", {scaled});
+  if (!y.empty()) x = w.Make(node, "Mul", {x, y});
+  w.Add(node, "Mul", {x, gate}, node.output(0));
+}
+
+bool Swish(CompositeWriter& w, const Node& node) {
+  AddSwish(w, node, "");
+  return true;
+}
+
+bool SwiGlu(CompositeWriter& w, const Node& node) {
+  AddSwish(w, node, node.input(1));
+  return true;
+}
+
 bool Scatter(CompositeWriter& w, const Node& node) {
   Node plain = node;
   plain.set_op_type("ScatterElements");
@@ -71,23 +91,14 @@ bool Scatter(CompositeWriter& w, const Node& node) {
 }
 
 constexpr Composite kOthers[] = {
-    {"", "LpNormalization", 1, Norm},
-    {"", "Einsum", 1, SumOfOne},
-    {"", "Compress", 2, Compress},
-    {"", "Scatter", 3, Scatter},
+    {"", "LpNormalization", 1, Norm}, {"", "Einsum", 1, SumOfOne}, {"", "Compress", 2, Compress},
+    {"", "Scatter", 3, Scatter},      {"", "Swish", 1, Swish},     {"", "SwiGLU", 2, SwiGlu},
 };
 
 }  // namespace
 
 CompositeWriter::CompositeWriter(onnx::GraphProto& graph, int64_t opset) : Rewriter(graph, opset) {
-  for (const onnx::ValueInfoProto& input : graph.input()) {
-    const onnx::TypeProto::Tensor& tensor = input.type().tensor_type();
-    if (tensor.has_shape()) ranks_[input.name()] = tensor.shape().dim_size();
-  }
-  for (const Node& node : graph.node()) {
-    read_.insert(node.input().begin(), node.input().end());
-    NoteRank(node);
-  }
+  for (const Node& node : graph.node()) read_.insert(node.input().begin(), node.input().end());
   for (const onnx::ValueInfoProto& output : graph.output()) read_.insert(output.name());
 }
 
@@ -113,31 +124,9 @@ std::string CompositeWriter::Transposed(const Node& of, const std::string& x,
   return out;
 }
 
-void CompositeWriter::NoteRank(const Node& node) {
-  if (node.output_size() > 1 && node.op_type() == "EmbedLayerNormalization") {
-    ranks_[node.output(1)] = 1;
-    return;
-  }
-  const bool reduces = node.op_type() == "ReduceSum";
-  if (!reduces && !IsOneOf(node.op_type(), {"Cast", "Not", "Equal", "Greater"})) return;
-  if (node.input_size() == 0 || node.output_size() == 0) return;
-  const auto of = ranks_.find(node.input(0));
-  if (of == ranks_.end()) return;
-  if (reduces && of->second == 2 && IntAttribute(node, "keepdims", 1) == 0) {
-    ranks_[node.output(0)] = 1;
-  } else if (!reduces) {
-    ranks_[node.output(0)] = of->second;
-  }
-}
-
 bool CompositeWriter::OnlyFirst(const Node& node) const {
   return std::none_of(node.output().begin() + 1, node.output().end(),
                       [&](const std::string& name) { return read_.contains(name); });
-}
-
-int CompositeWriter::RankOf(const std::string& name) const {
-  const auto rank = ranks_.find(name);
-  return rank == ranks_.end() ? -1 : rank->second;
 }
 
 std::string CompositeWriter::SizeOf(const Node& of, const std::string& x, int64_t axis) {
@@ -154,7 +143,7 @@ void CompositeWriter::AddNormal(const Node& node, const std::string& x, const st
 
 bool CompositeWriter::Replace(const Node& node) {
   for (const absl::Span<const Composite> family :
-       {FusedComposites(), AttentionComposites(), QuantisedComposites(), ScikitLearnComposites(),
+       {AttentionComposites(), QuantisedComposites(), ScikitLearnComposites(),
         absl::Span<const Composite>(kOthers)}) {
     for (const Composite& row : family) {
       const bool domain =
@@ -186,7 +175,7 @@ std::string WhyNot(const Node& node) {
            "the manifest quantises it here)";
   }
   if (domain.rfind(kMicrosoft, 0) == 0) {
-    return absl::StrCat("of ", domain, " with these inputs: an operator of ONNX Runtime's ",
+    return absl::StrCat("of ", domain, ": an operator of ONNX Runtime's ",
                         "optimiser; convert the model that it was made of");
   }
   if (absl::StartsWith(node.op_type(), "TreeEnsemble")) {

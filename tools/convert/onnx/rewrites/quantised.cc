@@ -6,7 +6,6 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/strip.h"
 #include "tools/convert/onnx/model/constant.h"
 #include "tools/convert/onnx/model/functions.h"
 #include "tools/convert/onnx/rewrites/composite_writer.h"
@@ -177,50 +176,10 @@ bool IntegerProduct(CompositeWriter& w, const Node& node) {
 
 // ------------------------------------------------------- operators on quantised values
 
-// The operator of which QLinearOP is the quantised one, of these values; empty: one of them is
-// quantised in a way that is not known.
-std::string Plain(CompositeWriter& w, const Node& node, const std::vector<Operand>& operands) {
-  std::vector<std::string> inputs;
-  for (const Operand& operand : operands) {
-    const std::optional<std::string> value = Dequantised(w, node, operand);
-    if (!value.has_value()) return "";
-    inputs.push_back(*value);
-  }
-  const std::string op(absl::StripPrefix(node.op_type(), "QLinear"));
-  const std::string out = w.Fresh(node.output(0));
-  Node& plain = w.Add(node, op.c_str(), inputs, out);
-  for (const onnx::AttributeProto& attribute : node.attribute()) {
-    if (attribute.name() != "opset" && attribute.name() != "channels_last") {
-      *plain.add_attribute() = attribute;
-    }
-  }
-  return IntAttribute(node, "channels_last", 0) == 0 ? out : "";
-}
-
-bool OfOne(CompositeWriter& w, const Node& node) {
-  const std::string y = Plain(w, node, {{0, 1, 2}});
-  return !y.empty() && AddQuantised(w, node, y, 3, 4, 0);
-}
-
-bool OfTwo(CompositeWriter& w, const Node& node) {
-  const std::string y = Plain(w, node, {{0, 1, 2}, {3, 4, 5, -1}});
-  return !y.empty() && AddQuantised(w, node, y, 6, 7, 0);
-}
-
-bool OfSeveral(CompositeWriter& w, const Node& node) {
-  constexpr int kFirst = 2, kEach = 3;
-  std::vector<Operand> operands;
-  for (int i = kFirst; i + kEach <= node.input_size(); i += kEach) {
-    operands.push_back({i, i + 1, i + 2});
-  }
-  const std::string y = Plain(w, node, operands);
-  return !y.empty() && AddQuantised(w, node, y, 0, 1, 0);
-}
-
-// A bias has the scales of both sides, multiplied.
-std::string Bias(CompositeWriter& w, const Node& node, int bias) {
-  const std::string by = w.Make(node, "Mul", {w.Float(node, node.input(1)), node.input(4)});
-  return w.Make(node, "Mul", {w.Float(node, node.input(bias)), by});
+bool Product(CompositeWriter& w, const Node& node) {
+  const auto a = Dequantised(w, node, {0, 1, 2}), b = Dequantised(w, node, {3, 4, 5, -1});
+  return a.has_value() && b.has_value() &&
+         AddQuantised(w, node, w.Make(node, "MatMul", {*a, *b}), 6, 7, 0);
 }
 
 bool Convolution(CompositeWriter& w, const Node& node) {
@@ -228,45 +187,23 @@ bool Convolution(CompositeWriter& w, const Node& node) {
   const auto x = Dequantised(w, node, {0, 1, 2}), weight = Dequantised(w, node, {3, 4, 5, 0});
   if (!x.has_value() || !weight.has_value()) return false;
   std::vector<std::string> inputs = {*x, *weight};
-  if (Has(node, kBias)) inputs.push_back(Bias(w, node, kBias));
+  if (Has(node, kBias)) {  // It has the scales of both sides, multiplied.
+    const std::string by = w.Make(node, "Mul", {w.Float(node, node.input(1)), node.input(4)});
+    inputs.push_back(w.Make(node, "Mul", {w.Float(node, node.input(kBias)), by}));
+  }
   const std::string y = w.Fresh(node.output(0));
   *w.Add(node, "Conv", inputs, y).mutable_attribute() = node.attribute();
   return AddQuantised(w, node, y, 6, 7, 0);
-}
-
-bool Gemm(CompositeWriter& w, const Node& node) {
-  constexpr int kBias = 6, kScale = 7, kZero = 8;
-  const bool transposed = IntAttribute(node, "transB", 0) != 0;
-  const auto x = Dequantised(w, node, {0, 1, 2});
-  const auto weight = Dequantised(w, node, {3, 4, 5, transposed ? 0 : 1});
-  if (!x.has_value() || !weight.has_value()) return false;
-  std::vector<std::string> inputs = {*x, *weight};
-  if (Has(node, kBias)) inputs.push_back(Bias(w, node, kBias));
-  const bool quantised = Has(node, kScale);
-  const std::string y = quantised ? w.Fresh(node.output(0)) : node.output(0);
-  Node& plain = w.Add(node, "Gemm", inputs, y);
-  *plain.mutable_attribute() = node.attribute();
-  SetFloat(plain, "beta", FloatAttribute(node, "alpha", 1));
-  return !quantised || AddQuantised(w, node, y, kScale, kZero, 0);
 }
 
 constexpr Composite kRows[] = {
     {"", "QuantizeLinear", 2, Quantize},
     {"", "DequantizeLinear", 2, Dequantize},
     {"", "MatMulInteger", 2, IntegerProduct},
-    {"", "QLinearMatMul", 8, OfTwo},
+    {"", "QLinearMatMul", 8, Product},
     {"", "QLinearConv", 8, Convolution},
     {kMicrosoft, "QuantizeLinear", 2, Quantize},
     {kMicrosoft, "DequantizeLinear", 2, Dequantize},
-    {kMicrosoft, "QLinearAdd", 7, OfTwo},
-    {kMicrosoft, "QLinearMul", 7, OfTwo},
-    {kMicrosoft, "QLinearSigmoid", 4, OfOne},
-    {kMicrosoft, "QLinearLeakyRelu", 4, OfOne},
-    {kMicrosoft, "QLinearSoftmax", 4, OfOne},
-    {kMicrosoft, "QLinearAveragePool", 4, OfOne},
-    {kMicrosoft, "QLinearGlobalAveragePool", 4, OfOne},
-    {kMicrosoft, "QLinearConcat", 5, OfSeveral},
-    {kMicrosoft, "QGemm", 6, Gemm},
 };
 
 }  // namespace

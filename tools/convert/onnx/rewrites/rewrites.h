@@ -33,9 +33,9 @@ void ReadNorms(onnx::GraphProto& graph, int64_t opset);
 // values, or on sizes that the nodes do not say, stays as it is.
 void WritePlainly(onnx::GraphProto& graph, int64_t opset);
 
-// Replaces what it knows of com.microsoft (fused operators), ai.onnx.ml (linear models and what
-// prepares their inputs), quantised weights and activations (as whole numbers in single precision),
-// and others.  What has inputs or attributes that are not known stays as it is.
+// Replaces what it knows of ai.onnx.ml (linear models and what prepares their inputs), quantised
+// weights and activations (as whole numbers in single precision), and others.  What has inputs or
+// attributes that are not known stays as it is.
 void WriteComposites(onnx::GraphProto& graph, int64_t opset);
 // Why such an operator is not converted, and what to do.
 std::string WhyNot(const onnx::NodeProto& node);
