@@ -242,6 +242,7 @@ class Proof {
   bool user_once_ = true;
   Limits limits_;
   engine::Workspace workspace_;
+  std::optional<EngineRequest> request_;  // Of the last run, whose results may be views of it.
   double worst_ = 0;
   int64_t compared_ = 0, undecided_ = 0;
   bool no_single_ad_ = false;
@@ -308,7 +309,7 @@ absl::Status Proof::RunReference(const Evaluator& evaluator, const Trial& trial)
 }
 
 absl::Status Proof::RunEngine(const Trial& trial, bool keep_all, engine::RunResult& result) {
-  EngineRequest request(translation_.bindings.size());
+  EngineRequest& request = request_.emplace(translation_.bindings.size());
   for (const Binding& binding : translation_.bindings) {
     const int64_t rows = binding.level == Level::kUser ? 1 : trial.ads;
     Bind(binding, inputs_.at(binding.input), rows, converted_, request);
