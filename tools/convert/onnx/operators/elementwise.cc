@@ -263,37 +263,13 @@ void LiftUser(const OnnxGraph& graph, int rank, OnnxValue& x) {
   x.axes.insert(x.axes.begin() + 1, missing, -1);
 }
 
-// The user's rows merged with heads, [users * heads, ...], as a part per ad.
-absl::StatusOr<OnnxValue> SpreadMerged(OnnxNode& node, const OnnxValue& x) {
-  ASSIGN_OR_RETURN(const std::string tensor, node.graph.Plain(x));
-  const int64_t heads = x.dims[0].value();
-  std::vector<int64_t> apart = {-1, heads}, merged = {-1};
-  Dims wide = {Dim::Ads(), Dim::Of(heads)};
-  for (int d = 1; d < x.rank(); ++d) {
-    const Dim own = node.builder().Find(tensor)->shape[d];
-    if (!own.IsConst()) return Unimplemented("heads of the user of unknown size");
-    apart.push_back(own.value());
-    merged.push_back(own.value());
-    wide.push_back(own);
-  }
-  ASSIGN_OR_RETURN(const std::string each, Sized(node, "heads", tensor, apart));
-  ASSIGN_OR_RETURN(const std::string full,
-                   node.graph.Full(node.graph.Whole(each, std::move(wide))));
-  ASSIGN_OR_RETURN(const std::string out, Sized(node, "per_ad", full, merged));
-  Dims dims = x.dims;
-  dims[0] = engine::Multiply(Dim::Ads(), Dim::Of(heads));
-  return node.graph.Whole(out, std::move(dims));
-}
-
 absl::StatusOr<Operands> ReadOperands(OnnxNode& node) {
   Operands operands;
   std::vector<OnnxValue> values;
   int rank = 0;
-  bool heads_of_ads = false;
   for (int i = 0; i < node.node.input_size(); ++i) {
     ASSIGN_OR_RETURN(OnnxValue x, node.value(i));
     rank = std::max(rank, x.rank());
-    heads_of_ads |= x.rank() > 1 && x.dims[0].IsAds() && x.dims[0].value() > 1;
     values.push_back(std::move(x));
   }
   for (OnnxValue& x : values) {
@@ -304,9 +280,6 @@ absl::StatusOr<Operands> ReadOperands(OnnxNode& node) {
   if (operands.order.empty()) operands.order = AdsFirst(operands.dims);
   operands.dims.clear();
   for (OnnxValue& x : values) {
-    if (heads_of_ads && x.rank() > 1 && x.dims[0].IsUsers() && x.dims[0].value() > 1) {
-      ASSIGN_OR_RETURN(x, SpreadMerged(node, x));
-    }
     while (!operands.order.empty() && x.rank() < rank) x = WithAxis(std::move(x), 0);
     if (!operands.order.empty()) x = Reordered(x, operands.order);
     ASSIGN_OR_RETURN(std::string tensor, node.graph.Plain(x));
