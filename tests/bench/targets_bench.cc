@@ -14,6 +14,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "base/status_macros.h"
+#include "engine/kernels/isa.h"
 #include "engine/tensor/fma_peak.h"
 #include "engine/tensor/onednn.h"
 #include "tests/bench/bench_main.h"
@@ -45,8 +46,9 @@ std::vector<Row> Rows() {
                       return MeasureDin(context, row, ads, masked, target);
                     }});
   };
-  add_din("din_200", 200, 0, 5);
-  add_din("din_200_half", 200, kDinHistory / 2, 8);
+  const bool wide = engine::ActiveIsa() >= engine::Isa::kAvx512;
+  add_din("din_200", 200, 0, wide ? 5 : 3.5);
+  add_din("din_200_half", 200, kDinHistory / 2, wide ? 8 : 7);
   add_din("din_1", 1, 0, 2.5);
   rows.push_back({"tdm_dnn_200", MeasureTdm});
   rows.push_back({"user_fc_200", MeasureUserColumns});
@@ -171,9 +173,11 @@ absl::Status MeasureAll(const Options& options, absl::Span<const Row> rows) {
   }
   const double peak = engine::MeasureFmaPeakGflops(), bandwidth = MeasureReadBandwidthGbs();
   std::printf(
-      "one thread: FMA peak %.0f GFLOP/s, memory read %.1f GB/s; %d turns of %.2g s each; medians "
-      "(extremes)\n\n| work | target | reached | verdict | beside it |\n|---|---|---|---|---|\n",
-      peak, bandwidth, options.turns.turns, options.turns.seconds);
+      "one thread: FMA peak %.0f GFLOP/s (%s), memory read %.1f GB/s; %d turns of %.2g s each; "
+      "medians (extremes)\n\n| work | target | reached | verdict | beside it "
+      "|\n|---|---|---|---|---|\n",
+      peak, std::string(engine::Name(engine::ActiveIsa())).c_str(), bandwidth, options.turns.turns,
+      options.turns.seconds);
   absl::Status status;
   for (const Row& row : rows) {
     const size_t before = context.lines.size();
