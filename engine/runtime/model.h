@@ -165,7 +165,8 @@ struct RunOptions {
   StepTimes* steps = nullptr;
 };
 
-// Results, valid until the next Run with the same Workspace.
+// Results, valid until the next Run with the same Workspace, and as long as the memory of the
+// request is: with keep_all they include its tensors and views of them.
 struct RunResult {
   std::vector<Tensor> outputs;       // Per ModelInfo::outputs.
   std::vector<NamedTensor> tensors;  // With keep_all.
