@@ -31,9 +31,6 @@ std::optional<std::pair<float, float>> RangeOf(int type) {
   }
 }
 
-// Entries with one scale.
-constexpr int64_t kMostBlock = 1 << 12;
-
 // Which inputs are a value, its scale and its zero.
 struct Operand {
   int x, scale, zero;
@@ -47,40 +44,7 @@ std::optional<Constant> ConstantOf(CompositeWriter& w, const Node& node, int i) 
   return constant.ok() ? std::optional(*std::move(constant)) : std::nullopt;
 }
 
-// Which scale an element has: of one axis [.., axis, inner], of which each block has its own.
-struct Scales {
-  int64_t axis = 1, inner = 1, block = 1;
-  bool of_axis = false;  // Whether they are of the axis alone.
-  int64_t PlaceOf(int64_t i) const {
-    const int64_t blocks = (axis + block - 1) / block, at = i / inner % axis / block;
-    return of_axis ? at : (i / inner / axis * blocks + at) * inner + i % inner;
-  }
-};
-
-std::optional<Scales> ScalesOf(const Node& node, const Operand& of,
-                               const std::vector<int64_t>& sizes, const Constant& scale) {
-  const auto rank = static_cast<int64_t>(sizes.size());
-  const int64_t axis = of.axis < 0 ? of.axis + rank : of.axis, count = scale.elements();
-  const int64_t block = IntAttribute(node, "block_size", 0);
-  if (count < 1 || !scale.is_float || block < 0 || block > kMostBlock) return std::nullopt;
-  if (count == 1 && block == 0) return Scales{.of_axis = true};
-  if (axis < 0 || axis >= rank) return std::nullopt;
-  Scales scales = {.axis = sizes[static_cast<size_t>(axis)], .of_axis = block == 0};
-  for (int64_t d = axis + 1; d < rank; ++d) scales.inner *= sizes[static_cast<size_t>(d)];
-  if (block == 0) return count == scales.axis ? std::optional(scales) : std::nullopt;
-  scales.block = block;
-  std::vector<int64_t> wanted = sizes;
-  wanted[static_cast<size_t>(axis)] = (scales.axis + block - 1) / block;
-  return scale.sizes() == wanted ? std::optional(scales) : std::nullopt;
-}
-
-std::string Shaped(CompositeWriter& w, const Node& node, const std::vector<float>& values,
-                   const std::vector<int64_t>& sizes) {
-  return w.Make(node, "Reshape",
-                {w.Floats(node.output(0), values), w.Integers(node.output(0), sizes)});
-}
-
-// Weights, at once: they may be large, and have a scale per entry or block of any axis.
+// Weights, at once: they may be large, and have a scale per entry of any axis.
 std::optional<std::string> DequantisedConstant(CompositeWriter& w, const Node& node,
                                                const Operand& of) {
   const std::optional<Constant> whole = ConstantOf(w, node, of.x),
@@ -89,19 +53,26 @@ std::optional<std::string> DequantisedConstant(CompositeWriter& w, const Node& n
   if (!whole.has_value() || !by.has_value() || from.has_value() != Has(node, of.zero)) {
     return std::nullopt;
   }
-  const std::optional<Scales> scales = ScalesOf(node, of, whole->sizes(), *by);
-  if (!scales.has_value() || (from.has_value() && from->elements() != by->elements())) {
+  const std::vector<int64_t> sizes = whole->sizes();
+  const auto rank = static_cast<int64_t>(sizes.size());
+  const int64_t axis = of.axis < 0 ? of.axis + rank : of.axis, scales = by->elements();
+  const bool fits = scales == 1 || (axis >= 0 && axis < rank && scales > 0 &&
+                                    scales == sizes[static_cast<size_t>(axis)]);
+  if (!fits || !by->is_float || (from.has_value() && from->elements() != scales)) {
     return std::nullopt;
   }
+  int64_t inner = 1;  // Entries in a row of one scale.
+  for (int64_t d = axis + 1; scales > 1 && d < rank; ++d) inner *= sizes[static_cast<size_t>(d)];
   std::vector<float> values;
   const int64_t count = whole->elements();
   values.reserve(static_cast<size_t>(count));
   for (int64_t i = 0; i < count; ++i) {
-    const int64_t at = scales->PlaceOf(i);
+    const int64_t at = i / inner % scales;
     const float zero = from.has_value() ? from->number(at) : 0;
     values.push_back((whole->number(i) - zero) * by->f32(at));
   }
-  return Shaped(w, node, values, whole->sizes());
+  return w.Make(node, "Reshape",
+                {w.Floats(node.output(0), values), w.Integers(node.output(0), sizes)});
 }
 
 // Whole numbers (scales, places of zero) as floats that x broadcasts with: of one number, or of
@@ -118,7 +89,6 @@ std::optional<std::string> PerAxis(CompositeWriter& w, const Node& node, int i, 
 std::optional<std::string> Dequantised(CompositeWriter& w, const Node& node, const Operand& of) {
   std::optional<std::string> constant = DequantisedConstant(w, node, of);
   if (constant.has_value()) return constant;
-  if (IntAttribute(node, "block_size", 0) != 0) return std::nullopt;
   const std::optional<std::string> by = PerAxis(w, node, of.scale, of.axis);
   if (!by.has_value()) return std::nullopt;
   std::string whole = w.Float(node, node.input(of.x));
@@ -156,6 +126,7 @@ bool Quantize(CompositeWriter& w, const Node& node) {
 }
 
 bool Dequantize(CompositeWriter& w, const Node& node) {
+  if (IntAttribute(node, "block_size", 0) != 0) return false;
   const auto out = Dequantised(w, node, {0, 1, 2, IntAttribute(node, "axis", 1)});
   if (out.has_value()) w.Add(node, "Identity", {*out}, node.output(0));
   return out.has_value();
