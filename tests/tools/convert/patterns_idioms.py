@@ -60,6 +60,37 @@ def layer_norms(g):
                           g.binary("Sub", shift, g.binary("Mul", mean, factor))))
 
 
+def fused_layer_norms(g):
+    """As tf2onnx writes those of Keras: a batch norm of [1, rows, 4, 1] by the rows' own means."""
+    steps = [(), (3,)][g.random.randint(2)]
+    x = g.input("x", g.random.randn(ADS, *steps, 4).astype(np.float32))
+    rows, shape = x.array.size // 4, np.array(x.array.shape)
+    one, four, zero = g.ints(1), g.ints(4), g.ints(0)
+    sizes = g.node("Cast", [g.node("Shape", [x], shape)], shape, to=TensorProto.INT32)
+    before = [g.ints(k) for k in range(1, len(shape))]
+    count = g.node("Slice", [sizes, zero, one, zero], shape[:1])
+    for k, first in enumerate(before[:-1]):
+        steps_of = g.node("Slice", [sizes, first, before[k + 1], zero], shape[k + 1:k + 2])
+        count = g.node("Mul", [count, steps_of], count.array * steps_of.array)
+    count = g.node("Cast", [count], count.array, to=TensorProto.INT64)
+    sizes = g.node("Cast", [sizes], shape, to=TensorProto.INT64)
+    apart = g.node("Concat", [one, count, four, one], np.array([1, rows, 4, 1]), axis=0)
+    flat = g.node("Reshape", [x, apart], x.array.reshape(1, rows, 4, 1))
+    scale = g.node("Expand", [number(g, 1), count], np.ones(rows, np.float32))
+    shift = g.node("Expand", [number(g, 0), count], np.zeros(rows, np.float32))
+    mean = g.node("ReduceMean", [flat], flat.array.mean((0, 2, 3), keepdims=True), axes=[0, 2, 3])
+    away = g.node("Sub", [flat, mean], flat.array - mean.array)
+    squares = g.node("ReduceSumSquare", [away], (away.array ** 2).sum((0, 2, 3)), axes=[0, 2, 3],
+                     keepdims=0)
+    variance = g.node("Div", [squares, number(g, 4)], squares.array / 4)
+    mean = g.with_axes("Squeeze", mean, [0, 2, 3], mean.array.ravel(), 13)
+    array = away.array / np.sqrt(variance.array[None, :, None, None] + 0.5)
+    normal = g.node("BatchNormalization", [flat, scale, shift, mean, variance], array, epsilon=0.5)
+    back = g.node("Reshape", [normal, sizes], array.reshape(x.array.shape))
+    gamma, beta = (g.constant(g.random.randn(4).astype(np.float32)) for _ in range(2))
+    g.output(g.binary("Add", g.binary("Mul", back, gamma), beta))
+
+
 def rms_norms(g):
     x, z = (g.input(n, g.random.randn(ADS, 3, 4).astype(np.float32)) for n in "xz")
     scale = g.constant(g.random.randn(4).astype(np.float32))
@@ -267,7 +298,7 @@ def dimensions_of_one(g):
         g.output(g.binary("Mul", y, y))
 
 
-PATTERNS = [sigmoids, layer_norms, rms_norms, gelus, softmaxes, positive_parts, rectifiers,
+PATTERNS = [sigmoids, layer_norms, fused_layer_norms, rms_norms, gelus, softmaxes, positive_parts, rectifiers,
             slopes_of_one_column, opposites, joined_twice, einsums, filtered_waves, transforms,
             turned_products, dimensions_of_one]
 REFUSED = []

@@ -71,6 +71,7 @@ class NormReader : public PatternReader {
     bool centred = true;
   };
   std::optional<Normal> NormalOf(const std::string& name) const {
+    if (const Node* back = MakerOf(name, "Reshape", 2)) return FusedNormalOf(*back);
     const Node* const ratio = MakerOf(name, "Div", 2);
     const std::optional<Root> root = ratio == nullptr ? std::nullopt : RootOf(ratio->input(1));
     if (!root.has_value()) return std::nullopt;
@@ -78,6 +79,46 @@ class NormReader : public PatternReader {
     if (!x.empty() && Centred(root->of) == x) return Normal{x, root->epsilon};
     if (root->of == above) return Normal{above, root->epsilon, false};
     return std::nullopt;
+  }
+  // What makes the value, but for casts.
+  const Node* Uncast(const std::string& name, const char* op, int inputs) const {
+    const Node* const cast = MakerOf(name, "Cast", 1);
+    return cast == nullptr ? MakerOf(name, op, inputs) : Uncast(cast->input(0), op, inputs);
+  }
+  bool IsFilledWith(const std::string& name, float number) const {
+    const Node* const expand = MakerOf(name, "Expand", 2);
+    if (expand != nullptr) return IsNumber(expand->input(0), number);
+    const Node* const fill = MakerOf(name, "ConstantOfShape", 1);
+    const onnx::AttributeProto* const value =
+        fill == nullptr ? nullptr : FindAttribute(*fill, "value");
+    return fill != nullptr && (value == nullptr ? number == 0 : IsNumber(value->t(), number));
+  }
+  // As Keras has it: a batch norm of [1, rows, width, 1] by the rows' own means and variances,
+  // which is given the shape of x again.
+  std::optional<Normal> FusedNormalOf(const Node& back) const {
+    const Node* const norm = MakerOf(back.input(0), "BatchNormalization", 5);
+    const Node* const apart = norm == nullptr ? nullptr : MakerOf(norm->input(0), "Reshape", 2);
+    if (apart == nullptr || IntAttribute(*norm, "training_mode", 0) != 0) return std::nullopt;
+    const std::string &x = apart->input(0), &rows = norm->input(0);
+    const Node* const shape = Uncast(back.input(1), "Shape", 1);
+    const Node* const sizes = Uncast(apart->input(1), "Concat", 4);
+    const Node* const mean = MakerOf(norm->input(3), "Squeeze", 1);
+    const Node* const means = mean == nullptr ? nullptr : MakerOf(mean->input(0), "ReduceMean", 1);
+    const Node* const ratio = MakerOf(norm->input(4), "Div", 2);
+    const Node* const sum =
+        ratio == nullptr ? nullptr : MakerOf(ratio->input(0), "ReduceSumSquare", 1);
+    const Node* const less = sum == nullptr ? nullptr : MakerOf(sum->input(0), "Sub", 2);
+    if (shape == nullptr || sizes == nullptr || means == nullptr || less == nullptr) {
+      return std::nullopt;
+    }
+    const std::vector<int64_t> others = {0, 2, 3};
+    const bool same = shape->input(0) == x && means->input(0) == rows && less->input(0) == rows &&
+                      less->input(1) == mean->input(0) && AxesOf(*means) == others &&
+                      AxesOf(*sum) == others && IsNumber(sizes->input(0), 1) &&
+                      IsNumber(sizes->input(3), 1) && IsFilledWith(norm->input(1), 1) &&
+                      IsFilledWith(norm->input(2), 0);
+    if (!same) return std::nullopt;
+    return Normal{x, FloatAttribute(*norm, "epsilon", 1e-5F)};
   }
   // The same times a vector of the file.
   struct ScaledNormal : Normal {
