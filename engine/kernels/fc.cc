@@ -175,8 +175,11 @@ void Fc(const FcCall& call, Isa isa) {
 
 absl::Status InPieces(FcCall call, absl::Span<FcBlock> blocks, int64_t work, Pace& pace,
                       absl::FunctionRef<absl::Status(const FcCall& piece)> run) {
-  constexpr int64_t kBlockRows = 48;  // What the kernel computes at a time fits into it.
-  const int64_t at_once = Pace::RowsAtOnce(work, kBlockRows);
+  // Each piece reads all of w, which fewer rows would wait for.
+  constexpr int64_t kLeastRows = 64;
+  const int64_t pieces =
+      std::max<int64_t>(1, call.rows / std::max(kLeastRows, Pace::RowsAtOnce(work, 1)));
+  const int64_t at_once = (call.rows + pieces - 1) / pieces;
   // Rows after which init begins again, or goes on.
   const int64_t cycle = std::max(call.init_period, call.init_repeat);
   const float* const init = call.init;

@@ -96,9 +96,9 @@ struct FcCall {
 // matter.
 void Fc(const FcCall& call, Isa isa = ActiveIsa());
 
-// run(piece) for one piece of the rows of `call` after the other, each of about a millisecond if a
-// row takes `work` multiplications, until one fails or the pace stops.  `blocks` take the place of
-// the call's, and are moved on.
+// run(piece) for one piece of the rows of `call` after the other, until one fails or the pace
+// stops.  Each takes one to two milliseconds if a row takes `work` multiplications, but has at
+// least 64 rows.  `blocks` take the place of the call's, and are moved on.
 absl::Status InPieces(FcCall call, absl::Span<FcBlock> blocks, int64_t work, Pace& pace,
                       absl::FunctionRef<absl::Status(const FcCall& piece)> run);
 // Fc in such pieces.

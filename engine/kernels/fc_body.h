@@ -58,6 +58,8 @@ struct Pass {
   int64_t column, width;
   const float* panels[kMaxPanels];  // At row 0.
   int64_t steps[kMaxPanels];        // From row to row.
+  const float* next;                // What of w the pass after this one reads,
+  int64_t next_floats;              // so much of it: fetched meanwhile.
   bool last_is_half;                // The last vector may be read only half, for 16 lanes.
   bool last_is_masked;              // The last vector may be read only as far as `width`.
 };
@@ -297,8 +299,11 @@ template <int kVecs, LastVec kLast, int kRows = MaxRows(kVecs, kLast)>
 
 template <int kVecs, LastVec kLast>
 void RowTiles(const Pass& pass, int64_t row, int64_t end) {
-  constexpr int64_t kMax = MaxRows(kVecs, kLast);
+  constexpr int64_t kMax = MaxRows(kVecs, kLast), kLine = 16;
+  const int64_t ahead = pass.next_floats / ((end - row + kMax - 1) / kMax);
+  const float* next = pass.next;
   while (row < end) {
+    for (const float* const to = next + ahead; next < to; next += kLine) __builtin_prefetch(next);
     const int64_t left = end - row;
     const int64_t rows = left >= 2 * kMax ? kMax : left > kMax ? (left + 1) / 2 : left;
     TileOf<kVecs, kLast>(pass, row, rows);
@@ -348,6 +353,7 @@ inline void SetColumns(const MatrixView& w, int64_t column, int vecs, Pass& pass
 
 constexpr int64_t kPart = 320;              // Of k, so that a panel's part stays in L1.
 constexpr int64_t kLeftFloats = 32 * 1024;  // Of x, so that it stays in L2.
+constexpr int64_t kNearFloats = 128 * 1024, kHidingRows = 32;
 
 // A part of x, rows [row, end) and columns [k_begin, k_end), with rows that are not a multiple of
 // 1 KB apart.
@@ -416,6 +422,9 @@ void FcPanelsFrom(const FcArgs& a, LeftCopy* copy) {
   if (chunk < 48) chunk = 48;
   // The last chunk may be half as long again.
   if (copy != nullptr) chunk = Least(chunk, LeftCopy::MaxRows(part) * 2 / 3 / 12 * 12);
+  // Panels that lie in one piece, of more than stays in L2, behind rows enough.
+  const bool fetches =
+      a.w.row_stride == MatrixView::kPanel && a.k * a.w.n > kNearFloats && a.rows >= kHidingRows;
   Pass pass;
   pass.args = &a;
   using Kind = Activation::Kind;
@@ -432,8 +441,13 @@ void FcPanelsFrom(const FcArgs& a, LeftCopy* copy) {
       for (int64_t column = 0; column < a.w.n;) {
         const int vecs = GroupVecs(a.rows, a.w.n - column);
         SetColumns(a.w, column, vecs, pass);
-        PassOf(vecs)(pass, row, end);
         column += vecs * int64_t{Vec::kLanes};
+        const bool wraps = column >= a.w.n;
+        const int64_t panel = wraps ? 0 : column / MatrixView::kPanel;
+        const int64_t w_row = pass.left.w_row + (wraps ? k_end - k : 0);
+        pass.next = a.w.data + panel * a.w.panel_stride + w_row * a.w.row_stride;
+        pass.next_floats = fetches ? (k_end - k) * MatrixView::kPanel : 0;
+        PassOf(vecs)(pass, row, end);
       }
     }
     if (!rectify) FinishInPlace(a.epilogue, a.y + row * a.y_stride, a.y_stride, end - row, a.w.n);
