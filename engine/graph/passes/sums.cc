@@ -74,6 +74,16 @@ std::optional<Factor> FactorOf(const GraphEditor& editor, ValueId value, const S
   return Factor{value, std::move(shape)};
 }
 
+// Sizes behind the rows; nullopt: not all are known.
+std::optional<Sizes> SizesOf(const Shape& shape) {
+  Sizes sizes;
+  for (int d = 1; d < shape.rank(); ++d) {
+    if (!shape[d].IsConst()) return std::nullopt;
+    sizes.push_back(shape[d].value());
+  }
+  return sizes;
+}
+
 // A reshape to `dims` behind the rows.
 ValueId AddReshape(const GraphEditor& editor, int origin, ValueId from, ValueId to, Sizes dims,
                    std::vector<Node>& added) {
@@ -142,27 +152,16 @@ absl::Status SumProducts(GraphEditor& editor, int product, int sum, bool& done) 
         AddReshape(editor, sum, operands[i],
                    editor.NewValue(absl::StrCat(node.name, "/operand", i)), std::move(dims), added);
   }
-  Sizes out;
-  for (const Dim& d : editor.shape(node.outputs[0]).dims()) out.push_back(d.value());
-  out.erase(out.begin());
+  std::optional<Sizes> out = SizesOf(editor.shape(node.outputs[0]));
+  if (!out.has_value()) return absl::OkStatus();
   const ValueId dot = editor.NewValue(absl::StrCat(node.name, "/product"));
   added.push_back(editor.NewNode(sum, "product", "batchdot_layer",
                                  MakeBatchDot(form->transpose_a, !form->transpose_a),
                                  {operands[0], operands[1]}, {dot}));
-  AddReshape(editor, sum, dot, node.outputs[0], std::move(out), added);
+  AddReshape(editor, sum, dot, node.outputs[0], *std::move(out), added);
   std::string text = absl::StrCat(editor.node(product).Label(), " and ", node.Label(),
                                   " are a product of matrices");
   return ReplaceIfCheaper(editor, {product, sum}, std::move(added), std::move(text), done);
-}
-
-// Sizes behind the rows; nullopt: not all are known.
-std::optional<Sizes> SizesOf(const Shape& shape) {
-  Sizes sizes;
-  for (int d = 1; d < shape.rank(); ++d) {
-    if (!shape[d].IsConst()) return std::nullopt;
-    sizes.push_back(shape[d].value());
-  }
-  return sizes;
 }
 
 absl::Status SumBothAxes(GraphEditor& editor, int inner, int outer, bool& done) {
@@ -170,10 +169,11 @@ absl::Status SumBothAxes(GraphEditor& editor, int inner, int outer, bool& done) 
   // The outer one counts the axes that the inner one left.
   if (axis < 1 || (behind != 0 && behind != 1)) return absl::OkStatus();
   const ValueId x = editor.node(inner).inputs[0];
-  std::optional<Sizes> sizes = SizesOf(editor.shape(x));
+  Shape merged = editor.shape(x);
+  merged.dims()[axis] = Multiply(merged[axis], merged[axis + 1]);
+  merged.dims().erase(merged.dims().begin() + axis + 1);
+  std::optional<Sizes> sizes = SizesOf(merged);
   if (!sizes.has_value()) return absl::OkStatus();
-  (*sizes)[axis - 1] *= (*sizes)[axis];
-  sizes->erase(sizes->begin() + axis);
   const Node& node = editor.node(outer);
   std::vector<Node> added;
   const ValueId both = editor.NewValue(absl::StrCat(node.name, "/both"));
