@@ -58,8 +58,8 @@ struct Pass {
   int64_t column, width;
   const float* panels[kMaxPanels];  // At row 0.
   int64_t steps[kMaxPanels];        // From row to row.
-  const float* next;                // What of w the pass after this one reads,
-  int64_t next_floats;              // so much of it: fetched meanwhile.
+  const float* next;                // What the pass after this one reads of w,
+  int64_t next_floats;              // to be fetched meanwhile; 0: nothing.
   bool last_is_half;                // The last vector may be read only half, for 16 lanes.
   bool last_is_masked;              // The last vector may be read only as far as `width`.
 };
@@ -351,9 +351,10 @@ inline void SetColumns(const MatrixView& w, int64_t column, int vecs, Pass& pass
   pass.last_is_masked = in_tail && !w.padded && pass.width % Vec::kLanes != 0;
 }
 
-constexpr int64_t kPart = 320;              // Of k, so that a panel's part stays in L1.
-constexpr int64_t kLeftFloats = 32 * 1024;  // Of x, so that it stays in L2.
-constexpr int64_t kNearFloats = 128 * 1024, kHidingRows = 32;
+constexpr int64_t kPart = 320;               // Of k, so that a panel's part stays in L1.
+constexpr int64_t kLeftFloats = 32 * 1024;   // Of x, so that it stays in L2.
+constexpr int64_t kNearFloats = 128 * 1024;  // Of w, which stay in L2.
+constexpr int64_t kHidingRows = 32;  // Work enough to fetch the next panel's part meanwhile.
 
 // A part of x, rows [row, end) and columns [k_begin, k_end), with rows that are not a multiple of
 // 1 KB apart.
@@ -422,7 +423,7 @@ void FcPanelsFrom(const FcArgs& a, LeftCopy* copy) {
   if (chunk < 48) chunk = 48;
   // The last chunk may be half as long again.
   if (copy != nullptr) chunk = Least(chunk, LeftCopy::MaxRows(part) * 2 / 3 / 12 * 12);
-  // Panels that lie in one piece, of more than stays in L2, behind rows enough.
+  // A part of a panel lies in one piece.
   const bool fetches =
       a.w.row_stride == MatrixView::kPanel && a.k * a.w.n > kNearFloats && a.rows >= kHidingRows;
   Pass pass;

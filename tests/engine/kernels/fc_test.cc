@@ -231,6 +231,14 @@ TEST_P(FcTest, Blocks) {
   }
 }
 
+// Weights that stay in no cache near the core; panels of which some are no whole one.
+TEST_P(FcTest, WideLayers) {
+  for (const int64_t rows : {31, 32, 67}) {
+    Check({.shape = {rows, {700, 400}, 130}, .init = InitKind::kRow}, GetParam());
+    Check({.shape = {rows, {1100}, 128}, .gap = 3}, GetParam());
+  }
+}
+
 TEST_P(FcTest, Starts) {
   for (const InitKind init :
        {InitKind::kRow, InitKind::kRows, InitKind::kPeriod, InitKind::kRepeat}) {
