@@ -3,7 +3,7 @@
 import numpy as np
 from onnx import helper
 
-from patterns_ids import bag
+from patterns_ids import bag, steps_that_a_hash_chooses
 from patterns_rows import sorted_by_length, step_of_each_row_behind_it
 from random_graph import ADS, Value, raw, squeezed_if
 
@@ -560,6 +560,17 @@ def number_of_one_row(g):
     g.output(g.node("ScatterND", [x, at, value], array, rows="ads"))
 
 
+def steps_that_an_example_chooses(g):
+    """SDIM, with axes that are numbers."""
+    g.rows = ADS
+    steps_that_a_hash_chooses(g)
+
+
+def steps_that_the_only_row_chooses(g):
+    g.rows, g.ad_inputs = 1, ["x", "m"]
+    steps_that_a_hash_chooses(g)
+
+
 PATTERNS = [steps_in_front, sizes_by_a_condition, constants_of_rows, example_of_one_row,
             sessions_of_one_row, steps_of_one, outputs_of_any_rows, user_of_the_example,
             bags_of_one_row, bags_of_one_size, entries_that_are_assigned, places_of_one_row, step_behind_rows_of_the_example,
@@ -573,7 +584,7 @@ PATTERNS = [steps_in_front, sizes_by_a_condition, constants_of_rows, example_of_
             mask_of_one_head, divided_by_the_example, divided_by_the_only_row,
             only_row_repeated, number_of_one_row,
             only_step_of_the_only_row, only_row_behind_the_step, mean_of_the_example,
-            columns_of_the_only_row]
+            columns_of_the_only_row, steps_that_an_example_chooses, steps_that_the_only_row_chooses]
 REFUSED = [(ones_of_the_example, "an output has the example's rows"),
            (sums_of_the_example_that_are_lost, "loses all but one"),
            (share_of_the_example, "computed across rows"),

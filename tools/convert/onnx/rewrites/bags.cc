@@ -146,13 +146,13 @@ bool ReadChosenRows(const onnx::GraphProto& body, const Makers& outside, ChosenR
 
 class BagWriter : public Rewriter {
  public:
-  // fixed: only bags that begin where constants say.
+  // fixed: of bags of ids only those that begin where constants say.
   BagWriter(onnx::GraphProto& graph, int64_t opset, bool fixed)
       : Rewriter(graph, opset), makers_(MakersOf(graph)), fixed_(fixed) {}
 
  private:
   bool Replace(const onnx::NodeProto& node) override {
-    if (node.op_type() == "Reshape" && !fixed_) return Choose(node);
+    if (node.op_type() == "Reshape") return Choose(node);
     const onnx::GraphProto* const body = BodyOf(node);
     Bag bag;
     if (body == nullptr || !ReadBag(*body, makers_, bag) || (fixed_ && !FixBag(node, bag))) {
@@ -213,16 +213,22 @@ class BagWriter : public Rewriter {
     const onnx::NodeProto* const loop =
         node.input_size() == 2 ? Find(makers_, node.input(0), "Loop", 2) : nullptr;
     const onnx::GraphProto* const body = loop == nullptr ? nullptr : BodyOf(*loop);
-    const onnx::NodeProto* const shape =
-        body == nullptr ? nullptr : Find(makers_, node.input(1), "Concat", 3);
     ChosenRows chosen;
-    if (shape == nullptr || Int(*shape, 1) != -1 || !ReadChosenRows(*body, makers_, chosen)) {
+    if (body == nullptr || !InEach(node.input(1)) || !ReadChosenRows(*body, makers_, chosen)) {
       return false;
     }
     const std::string mask = Fresh(node.output(0));
     AddOnAxis(node, "Unsqueeze", chosen.mask, 2, mask);
     AddOnAxis(node, "Squeeze", Make(node, "MatMul", {mask, chosen.values}), 2, node.output(0));
     return true;
+  }
+
+  // Whether sizes are [k, -1, width].
+  bool InEach(const std::string& sizes) const {
+    const onnx::NodeProto* const parts = Find(makers_, sizes, "Concat", 3);
+    if (parts != nullptr) return Int(*parts, 1) == -1;
+    const std::optional<std::vector<int64_t>> ints = Ints(sizes);
+    return ints.has_value() && ints->size() == 3 && (*ints)[1] == -1;
   }
 
   static constexpr int64_t kAxesOfOthersAreInputs = 18;

@@ -46,8 +46,8 @@ bool HasLoops(const onnx::GraphProto& graph);
 // Ids [rows] are looked up, one for each row.  That the slices are the rows is for the proof to
 // see.  False: there is none.
 bool UnrollBags(onnx::GraphProto& graph, int64_t opset);
-// Bags of one size that begin where constants say, as an export without dynamic axes has them: a
-// Reshape of the ids to rows, and the same of it.
+// What an export without dynamic axes has of them: bags of one size that begin where constants say,
+// a Reshape of the ids to rows, and the same of it; and sums of rows that a mask chooses.
 void UnrollFixedBags(onnx::GraphProto& graph, int64_t opset);
 
 // Whether the graph computes the size of equal parts of something, as chunk() does, or splits rows
