@@ -113,9 +113,13 @@ struct Sums {
   }
 };
 
+// Rows of a tile that are read from x; the lower ones have a pointer of their own, because offsets
+// for twelve rows take more registers than there are.
+constexpr int UpperRows(int rows) { return rows > 6 ? (rows + 1) / 2 : rows; }
+
 // sums += the first column of x[rows, k] times a row of the panels, which moves these on.
 template <int kRows, int kVecs, LastVec kLast>
-[[gnu::always_inline]] inline void Step(const float* x, int64_t stride,
+[[gnu::always_inline]] inline void Step(const float* x, const float* lower, int64_t stride,
                                         const float* (&b)[PanelsOf(kVecs)],
                                         const int64_t (&steps)[PanelsOf(kVecs)], Vec::Mask mask,
                                         Sums<kRows, kVecs, kLast>& sums) {
@@ -129,7 +133,8 @@ template <int kRows, int kVecs, LastVec kLast>
   Vec even;
 #pragma GCC unroll 12
   for (int r = 0; r < kRows; ++r) {
-    const Vec a = Vec::Broadcast(x + r * stride);
+    constexpr int kUpper = UpperRows(kRows);
+    const Vec a = Vec::Broadcast(r < kUpper ? x + r * stride : lower + (r - kUpper) * stride);
 #pragma GCC unroll 8
     for (int v = 0; v < kOwn; ++v) sums.own[r][v] = MultiplyAdd(a, w[v], sums.own[r][v]);
     if constexpr (kLast == LastVec::kPairs) {
@@ -153,8 +158,11 @@ template <int kRows, int kVecs, LastVec kLast>
   Sums<kRows, kVecs, kLast> sums;
   sums.From(acc);
   const float* const end = x + k;
+  const float* lower = x + UpperRows(kRows) * stride;
+  asm("" : "+r"(lower));  // The compiler would make it offsets of x again.
   do {
-    Step(x, stride, b, steps, mask, sums);
+    Step(x, lower, stride, b, steps, mask, sums);
+    ++lower;
   } while (++x != end);
   sums.To(acc);
 }
