@@ -36,6 +36,8 @@ template <class T>
     std::fill_n(y, n, *x);
   } else if (step == -1) {  // So that vectors are turned around.
     for (int64_t i = 0; i < n; ++i) y[i] = x[-i];
+  } else if (step == 2) {  // So that they are shuffled.
+    for (int64_t i = 0; i < n; ++i) y[i] = x[i * 2];
   } else {
     for (int64_t i = 0; i < n; ++i) y[i] = x[i * step];
   }
@@ -73,7 +75,8 @@ template <int kSize, class T>
 template <class T>
 [[gnu::always_inline]] inline void CopyRuns(const StridedCopy::Axis& runs,
                                             const StridedCopy::Axis& inner, const T* x, T* y) {
-  if (inner.step == 1 && inner.count <= 16) {
+  if (inner.step == 1 && inner.count <= 32) {
+    if (inner.count >= 16) return CopyShortRuns<16>(runs, inner.count, x, y);
     if (inner.count >= 8) return CopyShortRuns<8>(runs, inner.count, x, y);
     if (inner.count >= 4) return CopyShortRuns<4>(runs, inner.count, x, y);
     if (inner.count >= 2) return CopyShortRuns<2>(runs, inner.count, x, y);

@@ -16,7 +16,7 @@
 #include "engine/layers/checks.h"
 #include "engine/layers/common/broadcast.h"
 #include "engine/layers/common/function_kernel.h"
-#include "engine/layers/common/multiversion.h"
+#include "engine/layers/common/strided_copy.h"
 #include "engine/layers/types/building_blocks.h"
 #include "engine/layers/types/families.h"
 
@@ -220,22 +220,6 @@ char* CopyPiece(const char* from, size_t bytes, char* to) {
   return to + bytes;
 }
 
-// Of rows that lie `row` numbers apart, n numbers each, a step apart.
-ULFD_MULTIVERSION void CopySteps(const int32_t* from, int64_t row, int64_t step, int64_t rows,
-                                 int64_t n, int32_t* to) {
-  if (row == n * step) {  // So do the rows.
-    n *= rows;
-    rows = 1;
-  }
-  for (int64_t r = 0; r < rows; ++r, from += row, to += n) {
-    if (step == 2) {  // Known when compiled: these are shuffled.
-      for (int64_t i = 0; i < n; ++i) to[i] = from[i * 2];
-    } else {
-      for (int64_t i = 0; i < n; ++i) to[i] = from[i * step];
-    }
-  }
-}
-
 // A piece of each row as slice_layer's parameters state it.
 struct Piece {
   int64_t offset = 0;
@@ -316,25 +300,30 @@ class SliceRows final : public Layer {
     for (const Piece& piece : pieces_) {
       copies.push_back({piece.offset, piece.elements / std::max<int64_t>(1, outer)});
     }
-    // Single numbers that lie a step apart, as x[..., ::2].
-    int64_t step = copies.size() > 1 && outer == 1 ? copies[1].offset - copies[0].offset : 0;
+    // Pieces of one size that lie a step apart, as x[..., ::2] or the windows of a sequence.
+    const int64_t step = copies.size() > 1 ? copies[1].offset - copies[0].offset : 0;
+    bool regular = true;
     for (size_t i = 0; i < copies.size(); ++i) {
-      const int64_t offset = copies[0].offset + static_cast<int64_t>(i) * step;
-      if (copies[i].elements != 1 || copies[i].offset != offset) step = 0;
+      regular &= copies[i].elements == copies[0].elements &&
+                 copies[i].offset == copies[0].offset + static_cast<int64_t>(i) * step;
     }
-    return MakeKernel([outer, copies, step](RunContext& ctx) {
+    return MakeKernel([outer, copies, step, regular](RunContext& ctx) {
       const Tensor& x = ctx.in[0];
       if (ctx.out[0].elements() == 0) return;
-      const size_t element = SizeOf(x.dtype);
-      const size_t row = x.bytes() / x.dims[0];
-      if (step != 0 && element == sizeof(int32_t)) {
-        CopySteps(x.i32() + copies[0].offset, static_cast<int64_t>(row / element), step, x.dims[0],
-                  static_cast<int64_t>(copies.size()), static_cast<int32_t*>(ctx.out[0].data));
-        return;
+      const int64_t row = x.elements() / x.dims[0];
+      if (regular) {
+        StridedCopy all;
+        all.start = copies[0].offset;
+        all.Add(x.dims[0], row);
+        all.Add(outer, copies[0].elements);
+        all.Add(static_cast<int64_t>(copies.size()), step);
+        all.Add(copies[0].elements, 1);
+        return all.Run(x, ctx.out[0]);
       }
+      const size_t element = SizeOf(x.dtype);
       const char* from = static_cast<const char*>(x.data);
       char* to = static_cast<char*>(ctx.out[0].data);
-      for (int64_t r = 0; r < x.dims[0]; ++r, from += row) {
+      for (int64_t r = 0; r < x.dims[0]; ++r, from += row * element) {
         for (int64_t o = 0; o < outer; ++o) {
           for (const Copy& copy : copies) {
             const size_t bytes = copy.elements * element;

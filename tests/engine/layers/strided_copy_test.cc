@@ -34,9 +34,9 @@ void ExpectCopied(DType dtype, const StridedCopy& copy) {
 }
 
 TEST(StridedCopyTest, CopiesRunsOfAnyLength) {
-  for (const int64_t length : {1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 40}) {
+  for (const int64_t length : {1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 32, 33, 40}) {
     for (const int64_t runs : {1, 2, 5}) {
-      for (const int64_t step : {1, -1, 0, 3}) {
+      for (const int64_t step : {1, -1, 0, 2, 3}) {
         StridedCopy copy;
         copy.start = 200;
         copy.Add(3, 1000);
