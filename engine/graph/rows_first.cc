@@ -88,7 +88,7 @@ class Rewriter {
         continue;
       }
       needed = true;
-      if (node.outputs.size() == 1 && Rewrite(node)) continue;
+      if (Rewrite(node)) continue;
       graph_.values.resize(values);
       return false;
     }
@@ -147,9 +147,9 @@ class Rewriter {
     return Add(origin, "shape", "reshape_layer", MakeReshape(std::move(behind)), {in}, output);
   }
 
-  // The node's output is `form`; under its own name, if the rows are in front.
-  bool Done(const Node& node, const Form& form) {
-    const ValueId output = node.outputs[0];
+  // Output i of the node is `form`; under its own name, if the rows are in front.
+  bool Done(const Node& node, const Form& form, size_t i = 0) {
+    const ValueId output = node.outputs[i];
     if (!form.plain()) {
       forms_[output] = form;
       return true;
@@ -217,6 +217,8 @@ class Rewriter {
     const Semantics semantics = node.layer->semantics();
     const Shape &in = shape(node.inputs[0]), &out = shape(node.outputs[0]);
     if (!in.ranked() || !out.ranked()) return false;
+    if (ChoiceAxisOf(*node.layer) > 0) return Choice(node);
+    if (node.outputs.size() != 1) return false;
     switch (semantics.op) {
       case Op::kReshape:
         return Reshape(node);
@@ -234,6 +236,10 @@ class Rewriter {
       case Op::kSum:
       case Op::kConcat:
         return AlongAxis(node, semantics);
+      case Op::kSlice:
+        return Slice(node, semantics);
+      case Op::kBroadcast:
+        return Broadcast(node);
       case Op::kBatchDot: {
         const std::optional<Frame> frame = FrameOf(node, out);
         return frame.has_value() && frame->form.axis + 2 < out.rank() &&
@@ -269,6 +275,71 @@ class Rewriter {
     if (semantics.op == Op::kSoftmax) return Along(node, frame, MakeSoftmax(axis), form->axis);
     if (semantics.op == Op::kConcat) return Along(node, frame, MakeConcat(axis), form->axis);
     return Along(node, frame, MakeSum(axis), form->axis - (semantics.axis < form->axis ? 1 : 0));
+  }
+
+  // Pieces of each of the rows that lie in one.
+  bool Slice(const Node& node, const Semantics& semantics) {
+    constexpr int64_t kMaxPieces = 4096;
+    const std::optional<Form> form = FormOf(node.inputs[0]);
+    if (!form.has_value() || form->axis != 0 || !semantics.contiguous) return false;
+    const Shape& in = shape(node.inputs[0]);
+    const int64_t each = form->before * form->behind, width = Count(in, 1, in.rank());
+    if (each > kMaxPieces / static_cast<int64_t>(semantics.pieces.size())) return false;
+    std::vector<Semantics::Piece> pieces;
+    for (int64_t i = 0; i < each; ++i) {
+      for (const Semantics::Piece& piece : semantics.pieces) {
+        pieces.push_back({i * width + piece.offset, piece.elements});
+      }
+    }
+    const ValueId value = Add(node, "rows_first", node.type, MakeSlice(pieces), {form->value});
+    return Done(node, {value, 0, form->before, form->behind});
+  }
+
+  bool Broadcast(const Node& node) {
+    const Shape& out = shape(node.outputs[0]);
+    const std::optional<Frame> frame = FrameOf(node, out);
+    const std::optional<ValueId> operand =
+        frame.has_value() ? Operand(node, node.inputs[0], *frame) : std::nullopt;
+    if (!operand.has_value()) return false;
+    Sizes sizes = frame->Behind([&](int axis) { return out[axis].value(); }, true);
+    sizes.insert(sizes.begin(), 0);
+    const ValueId value =
+        Add(node, "rows_first", node.type, MakeBroadcast(std::move(sizes)), {*operand});
+    return Done(node, {value, frame->form.axis, frame->form.before, frame->form.behind});
+  }
+
+  bool Choice(const Node& node) {
+    const int axis = ChoiceAxisOf(*node.layer);
+    if (node.inputs.size() == 2) return axis == 1 && Take(node);
+    const std::optional<Form> form = FormOf(node.inputs[0]);
+    if (!form.has_value() || form->axis == axis) return false;
+    const Frame frame{shape(node.inputs[0]).rank(),
+                      {kNoValue, form->axis, form->before, form->behind}};
+    const std::optional<ValueId> operand = Operand(node, node.inputs[0], frame);
+    if (!operand.has_value()) return false;
+    const ValueId best =
+        Add(node, "rows_first", node.type, TopKAlong(*node.layer, frame.Index(axis)), {*operand});
+    const ValueId places = graph_.AddValue({.name = absl::StrCat(node.name, "/places")});
+    nodes_.back().outputs.push_back(places);
+    return Done(node, {best, form->axis, form->before, form->behind}) &&
+           Done(node, {places, form->axis, form->before, form->behind}, 1);
+  }
+
+  // Entries of one row, which all rows of places share.
+  bool Take(const Node& node) {
+    const Shape &from = shape(node.inputs[0]), &places = shape(node.inputs[1]);
+    const std::optional<Form> form = FormOf(node.inputs[1]);
+    const bool one = from.rank() > 0 && (from[0] == Dim::Of(1) || from[0] == Dim::Users());
+    if (!form.has_value() || form->axis != 0 || !one || forms_.contains(node.inputs[0])) {
+      return false;
+    }
+    Sizes behind = {form->before * form->behind};
+    for (int i = 1; i < places.rank(); ++i) behind.push_back(places[i].value());
+    behind[0] *= behind[1];
+    behind.erase(behind.begin() + 1);
+    const ValueId value = Add(node, "rows_first", node.type, node.layer,
+                              {node.inputs[0], AddReshape(node, form->value, std::move(behind))});
+    return Done(node, {value, 0, form->before, form->behind});
   }
 
   // A layer over rows of `width`, wherever else they lie.

@@ -271,7 +271,7 @@ class Group {
   }
 
   Node SliceOf(const Member& member, int origin) const {
-    return editor_.NewNode(origin, "columns", "slice_layer", MakeSlice(member.offset, member.n),
+    return editor_.NewNode(origin, "columns", "slice_layer", MakeSlice({{member.offset, member.n}}),
                            {wide_}, {member.value});
   }
 

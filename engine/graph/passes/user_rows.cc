@@ -72,8 +72,8 @@ absl::Status TakeColumns(GraphEditor& editor, int index, bool& done) {
   ValueId rows = value;
   if (width != RowWidth(editor.shape(value))) {
     rows = editor.NewValue(absl::StrCat(node.name, "/columns"));
-    added.push_back(
-        editor.NewNode(index, "columns", "slice_layer", MakeSlice(offset, width), {value}, {rows}));
+    added.push_back(editor.NewNode(index, "columns", "slice_layer", MakeSlice({{offset, width}}),
+                                   {value}, {rows}));
   }
   Shape wanted = spec.shape;
   wanted[0] = Dim::Users();

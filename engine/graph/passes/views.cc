@@ -38,7 +38,7 @@ absl::Status ReadWhereItLies(GraphEditor& editor, int index, bool& done) {
   if (!whole) {
     rows = editor.NewValue(absl::StrCat(node.name, "/columns"));
     added.push_back(editor.NewNode(index, "columns", "slice_layer",
-                                   MakeSlice(columns[0].offset, columns[0].width), {value},
+                                   MakeSlice({{columns[0].offset, columns[0].width}}), {value},
                                    {rows}));
   }
   std::vector<int64_t> sizes = {-1};

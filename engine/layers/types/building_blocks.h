@@ -46,8 +46,16 @@ const Expression* ExpressionOf(const Layer& layer);
 std::unique_ptr<Layer> MakeReshape(std::vector<int64_t> sizes);
 // concat_layer along `axis`.  REQUIRES: axis >= 0.
 std::unique_ptr<Layer> MakeConcat(int axis);
-// slice_layer of columns [offset, offset + width): [d0, width].  REQUIRES: offset >= 0, width >= 1.
-std::unique_ptr<Layer> MakeSlice(int64_t offset, int64_t width);
+// slice_layer of these columns of a row, one piece behind the other: [d0, their elements].
+// REQUIRES: at least one; offset >= 0 and elements >= 1 in each.
+std::unique_ptr<Layer> MakeSlice(absl::Span<const Semantics::Piece> pieces);
+// broadcast_to_layer to these sizes; 0: as it is.
+std::unique_ptr<Layer> MakeBroadcast(std::vector<int64_t> sizes);
+
+// The axis along which a top_k_layer or take_layer chooses; -1: it is another.
+int ChoiceAxisOf(const Layer& layer);
+// The same top_k_layer along another axis; null: it is none.
+std::unique_ptr<Layer> TopKAlong(const Layer& layer, int axis);
 
 // Axis perm[k] of the input becomes axis k.  REQUIRES: each of 0..perm.size() - 1 once.
 std::unique_ptr<Layer> MakeTranspose(std::vector<int> perm);

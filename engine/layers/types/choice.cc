@@ -15,6 +15,7 @@
 #include "engine/layers/common/function_kernel.h"
 #include "engine/layers/common/lanes.h"
 #include "engine/layers/common/multiversion.h"
+#include "engine/layers/types/building_blocks.h"
 #include "engine/layers/types/families.h"
 
 namespace ulfd::engine {
@@ -213,6 +214,10 @@ class TopK final : public Layer {
   std::string Describe() const override {
     return absl::StrCat("axis=", axis_, " k=", k_, smallest_ ? " smallest" : "");
   }
+  int axis() const { return axis_; }
+  std::unique_ptr<Layer> Along(int axis) const {
+    return std::unique_ptr<Layer>(new TopK(axis, k_, smallest_));
+  }
 
  private:
   TopK(int axis, int64_t k, bool smallest) : axis_(axis), k_(k), smallest_(smallest) {}
@@ -317,6 +322,7 @@ class Take final : public Layer {
     });
   }
   std::string Describe() const override { return absl::StrCat("axis=", axis_); }
+  int axis() const { return axis_; }
 
  private:
   explicit Take(int axis) : axis_(axis) {}
@@ -479,6 +485,16 @@ constexpr LayerType kTypes[] = {
 };
 
 }  // namespace
+
+int ChoiceAxisOf(const Layer& layer) {
+  if (const auto* const top_k = dynamic_cast<const TopK*>(&layer)) return top_k->axis();
+  if (const auto* const take = dynamic_cast<const Take*>(&layer)) return take->axis();
+  return -1;
+}
+std::unique_ptr<Layer> TopKAlong(const Layer& layer, int axis) {
+  const auto* const top_k = dynamic_cast<const TopK*>(&layer);
+  return top_k == nullptr ? nullptr : top_k->Along(axis);
+}
 
 absl::Span<const LayerType> ChoiceLayers() { return kTypes; }
 

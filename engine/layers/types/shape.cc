@@ -395,6 +395,8 @@ void Repeat(const BroadcastPlan& plan, const T* x, T* y) {
 // broadcast_to_layer.  The level is that of the higher input if its rows lead.
 class BroadcastTo final : public Layer {
  public:
+  explicit BroadcastTo(Sizes sizes) : sizes_(std::move(sizes)) {}
+
   static absl::StatusOr<std::unique_ptr<Layer>> Parse(const ParseContext& ctx) {
     ASSIGN_OR_RETURN(Sizes sizes,
                      ReadSizes("broadcast_to_param.shape", ctx.param.broadcast_to_param().shape()));
@@ -441,8 +443,6 @@ class BroadcastTo final : public Layer {
   }
 
  private:
-  explicit BroadcastTo(Sizes sizes) : sizes_(std::move(sizes)) {}
-
   absl::StatusOr<Shape> Target(absl::Span<const TensorSpec> in) const {
     if (in.size() == 2) return in[1].shape;
     Shape target = in[0].shape;
@@ -511,8 +511,17 @@ std::unique_ptr<Layer> MakeReshape(std::vector<int64_t> sizes) {
 
 std::unique_ptr<Layer> MakeConcat(int axis) { return std::make_unique<Concat>(axis); }
 
-std::unique_ptr<Layer> MakeSlice(int64_t offset, int64_t width) {
-  return std::make_unique<SliceRows>(std::vector<Piece>{{offset, {width}, width}}, 0, Sizes{width});
+std::unique_ptr<Layer> MakeSlice(absl::Span<const Semantics::Piece> pieces) {
+  std::vector<Piece> parts;
+  int64_t all = 0;
+  for (const auto& [offset, elements] : pieces) {
+    parts.push_back({offset, {elements}, elements});
+    all += elements;
+  }
+  return std::make_unique<SliceRows>(std::move(parts), 0, Sizes{all});
+}
+std::unique_ptr<Layer> MakeBroadcast(std::vector<int64_t> sizes) {
+  return std::make_unique<BroadcastTo>(std::move(sizes));
 }
 
 absl::Span<const LayerType> ShapeLayers() { return kTypes; }

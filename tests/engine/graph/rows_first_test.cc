@@ -104,6 +104,54 @@ TEST_F(RowsFirst, RowsLastAndMergedBehindSteps) {
   ExpectSame(graph);
 }
 
+TEST_F(RowsFirst, PiecesOfMergedRows) {
+  std::string graph = Reshape("a", "x", kSteps) + Reshape("x", "m", "-1, 2");
+  const std::string piece = "slice_param { concat_dim: 0 slices { offset: 1 shape: 1 } ";
+  graph += Layer("slice", {"m"}, "p", piece + "slices { offset: 0 shape: 1 } }") +
+           Layer("tanh", {"p"}, "q") + Reshape("q", "y", "-1, 4");
+  graph += Layer("slice", {"a"}, "r",
+                 piece +
+                     "slices { offset: 0 shape: 1 } slices { offset: 3 shape: 1 } "
+                     "slices { offset: 2 shape: 1 } }") +
+           Layer("tanh", {"r"}, "z");
+  ExpectSame(graph);
+}
+
+TEST_F(RowsFirst, BestOfMergedRows) {
+  std::string graph = Reshape("a", "x", kSteps) + Reshape("x", "m", "-1, 2");
+  graph += Layer("top_k", {"m"}, "b", "top: 'i' top_k_param { k: 1 axis: 1 }") +
+           Layer("add", {"b", "i"}, "s") + Reshape("s", "y", "-1, 2");
+  graph += Layer("top_k", {"x"}, "c", "top: 'j' top_k_param { k: 1 axis: 2 }") +
+           Layer("add", {"c", "j"}, "t") + Reshape("t", "z", "-1, 2");
+  ExpectSame(graph);
+}
+
+TEST_F(RowsFirst, RowsOfATableThatMergedRowsName) {
+  const char kPlaces[] = "expression_param { expression: 'where(@0, 1, 2)' }";
+  std::string graph = Reshape("a", "x", kSteps) + Reshape("x", "m", "-1, 1") +
+                      Constant("c", {1, 3, 2}, {"1", "2", "-3", "0.5", "4", "7"});
+  graph += Layer("expression", {"m"}, "i", kPlaces) + Reshape("i", "j", "-1, 1, 1") +
+           Layer("take", {"c", "j"}, "t", "take_param { axis: 1 }") + Reshape("t", "y", "-1, 8");
+  graph += Layer("expression", {"a"}, "k", kPlaces) + Reshape("k", "l", "-1, 4, 1") +
+           Layer("take", {"c", "l"}, "u", "take_param { axis: 1 }") + Reshape("u", "z", "-1, 8");
+  ExpectSame(graph);
+}
+
+TEST_F(RowsFirst, HeadsThatShareWhatIsRepeatedForThem) {
+  std::string graph = Reshape("a", "x", kSteps) + Transpose("x", "t", "1, 0, 2");
+  const auto repeated = [](const std::string& sizes) {
+    return absl::StrCat("broadcast_to_param { shape: [", sizes, "] }");
+  };
+  graph += Layer("slice", {"a"}, "f",
+                 "slice_param { concat_dim: 0 slices { offset: 0 shape: [1, 2] } }") +
+           Transpose("f", "g", "1, 0, 2") + Layer("broadcast_to", {"g"}, "h", repeated("2, 0, 2")) +
+           Layer("add", {"h", "t"}, "s") + Transpose("s", "o", "1, 0, 2") +
+           Reshape("o", "y", "-1, 4");
+  graph += Layer("broadcast_to", {"f"}, "i", repeated("0, 2, 2")) + Layer("add", {"i", "x"}, "n") +
+           Reshape("n", "z", "-1, 4");
+  ExpectSame(graph);
+}
+
 TEST_F(RowsFirst, WhatMixesRowsStaysAsItIs) {
   std::string graph = Reshape("a", "x", kSteps) + Transpose("x", "t", "1, 0, 2");
   graph += Along("softmax", "t", "s", 1) + Transpose("s", "y", "1, 0, 2");
