@@ -256,6 +256,23 @@ def weighted_sums(g, shapes):
     shapes[s] = (1,) if both else (steps,)
 
 
+def products_by_sums(g, shapes):
+    """Products of matrices as broadcast, multiplied and summed: [M, 1, K] and [N, K], or [M, K, 1] and [K, N]."""
+    even = [t for t in flat(g, shapes) if shapes[t][0] % 2 == 0]
+    if not even:
+        return
+    t, u = pick(g, even), pick(g, even)
+    m, n = shapes[t][0] // 2, shapes[u][0] // 2
+    last = g.rng.integers(2)
+    views = ([m, 1, 2], [1, n, 2]) if last else ([m, 2, 1], [1, 2, n])
+    x, y = (g.add('reshape_layer', [o], 'reshape_param { shape: %s }' % [-1, *view])
+            for o, view in zip((t, u), views))
+    p = g.add('multiply_layer', [x, y] if g.rng.integers(2) else [y, x])
+    s = g.add('sum_layer', [p], 'sum_param { dim: %d }' % (3 if last else 2))
+    o = g.add('reshape_layer', [s], 'reshape_param { shape: [-1, %d] }' % (m * n))
+    shapes[o] = (m * n,)
+
+
 def repeated_user(g, shapes):
     """A user's columns repeated by fuse and slice, a tower over them, and something of the ads."""
     users, ads = flat(g, shapes, level='user'), flat(g, shapes, level='ad')
@@ -347,4 +364,4 @@ def self_attention(g, shapes):
 
 
 PATTERNS = (pooled_chains, parallel_fcs, fc_fc, constants, affine_chain, bn_fc, block_fc, scaled_fc, dot_attention, row_dots,
-            weighted_sums, repeated_user, gated_columns, dice, self_attention)
+            weighted_sums, products_by_sums, repeated_user, gated_columns, dice, self_attention)

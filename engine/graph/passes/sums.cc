@@ -96,28 +96,52 @@ ValueId AddReshape(const GraphEditor& editor, int origin, ValueId from, ValueId 
 // How a * b summed along an axis is a product of matrices.
 struct Form {
   bool swap = false;         // b is the left operand.
-  bool transpose_a = false;  // [.., T, 1]^T [.., T, E], else [.., I, K] [.., n, K]^T.
-  bool rows = false;         // Each index before the axis is a product of its own.
+  bool transpose_a = false;  // [.., T, 1]^T [.., T, E],
+  bool transpose_b = false;  // else [.., I, K] [.., n, K]^T,
+  bool rows = false;         // of which each index before the axis may be a product of its own.
+  // [.., M, 1, K] [.., N, K]^T or [.., M, K, 1] [.., K, N]: the axes that only the left operand has,
+  // from `own` to the last two, and the one that only the right one has.  0: none.
+  int own = 0, column = 0;
 };
 
 // Nothing: the axis is the rows or only one has it, or what is beside it fits no product of
 // matrices.  Dimensions further ahead are batches, which repeat where only one has them.
-std::optional<Form> FormOf(const Factor& a, const Factor& b, int axis) {
+std::optional<Form> FormOf(const Factor& a, const Factor& b, int axis, bool constant) {
   const int last = a.shape.rank() - 1;
-  if (axis < 1 || !a.Has(axis) || !b.Has(axis)) return std::nullopt;
-  Form form;
-  if (axis == last) {
-    if (axis == 1 || (a.Has(axis - 1) && b.Has(axis - 1))) {
-      form.rows = true;
-      return form;
+  if (axis < 1 || axis < last - 1 || !a.Has(axis) || !b.Has(axis)) return std::nullopt;
+  const int column = axis == last ? last - 1 : last;
+  const bool in_a = a.Has(column), in_b = b.Has(column), is_last = axis == last;
+  if (in_a && in_b && !is_last) return std::nullopt;
+  if (is_last && (column == 0 || (in_a && in_b))) return Form{.transpose_b = true, .rows = true};
+  if (in_a != in_b && !constant) {
+    const Factor &left = in_a ? b : a, &right = in_a ? a : b;
+    int own = last - 1;
+    while (own > 1 && left.Has(own - 1) && !right.Has(own - 1)) --own;
+    if (own < last - 1) {
+      return Form{.swap = in_a, .transpose_b = is_last, .own = own, .column = column};
     }
-    form.swap = b.Has(axis - 1);
-    return form;
   }
-  if (axis + 1 != last || (a.Has(last) && b.Has(last))) return std::nullopt;
-  form.transpose_a = true;
-  form.swap = a.Has(last);
-  return form;
+  return Form{.swap = is_last ? in_b : in_a, .transpose_a = !is_last, .transpose_b = is_last};
+}
+
+// Behind the rows, as the product of matrices has them; nullopt: not all are known.
+std::optional<Sizes> OperandSizes(const Form& form, const Factor& factor, int axis, bool left) {
+  const std::optional<Sizes> sizes = SizesOf(factor.shape);
+  if (!sizes.has_value()) return std::nullopt;
+  const int rank = factor.shape.rank();
+  Sizes dims;
+  for (int d = 1; d < rank; ++d) {
+    const int64_t size = (*sizes)[d - 1];
+    const bool own = form.own > 0 && d >= form.own && d < rank - 2;
+    if (left ? form.own > 0 && d == form.column : own) continue;
+    if (form.rows && d == axis) dims.push_back(1);  // [.., I, K] -> [.., I, 1, K]
+    if (left && own && d > form.own) {
+      dims.back() *= size;
+    } else {
+      dims.push_back(size);
+    }
+  }
+  return dims;
 }
 
 absl::Status SumProducts(GraphEditor& editor, int product, int sum, bool& done) {
@@ -130,33 +154,30 @@ absl::Status SumProducts(GraphEditor& editor, int product, int sum, bool& done) 
     if (!factor.has_value()) return absl::OkStatus();
     factors.push_back(*std::move(factor));
   }
-  const std::optional<Form> form = FormOf(factors[0], factors[1], axis);
+  const auto is_constant = [&](const Factor& factor) {
+    return editor.spec(factor.value).level == Level::kConstant;
+  };
+  const bool constant = is_constant(factors[0]) || is_constant(factors[1]);
+  const std::optional<Form> form = FormOf(factors[0], factors[1], axis, constant);
   if (!form.has_value()) return absl::OkStatus();
   if (form->swap) std::swap(factors[0], factors[1]);
   std::vector<Node> added;
   ValueId operands[2];
   for (int i = 0; i < 2; ++i) {
     operands[i] = factors[i].value;
-    const Shape& own = editor.shape(factors[i].value);
-    const bool constant = editor.spec(factors[i].value).level == Level::kConstant;
-    if (!form->rows && own.rank() >= 3) continue;
-    // [.., I, K] -> [.., I, 1, K]; what has fewer dimensions gets those, too.
-    if (constant) return absl::OkStatus();
-    Sizes dims;
-    for (int d = 1; d < shape.rank(); ++d) {
-      if (form->rows && d == axis) dims.push_back(1);
-      if (!factors[i].shape[d].IsConst()) return absl::OkStatus();
-      dims.push_back(factors[i].shape[d].value());
-    }
-    operands[i] =
-        AddReshape(editor, sum, operands[i],
-                   editor.NewValue(absl::StrCat(node.name, "/operand", i)), std::move(dims), added);
+    // What has the rank of a product of matrices stays; what has fewer dimensions gets those, too.
+    if (!form->rows && form->own == 0 && editor.shape(factors[i].value).rank() >= 3) continue;
+    std::optional<Sizes> dims = OperandSizes(*form, factors[i], axis, i == 0);
+    if (!dims.has_value() || is_constant(factors[i])) return absl::OkStatus();
+    operands[i] = AddReshape(editor, sum, operands[i],
+                             editor.NewValue(absl::StrCat(node.name, "/operand", i)),
+                             *std::move(dims), added);
   }
   std::optional<Sizes> out = SizesOf(editor.shape(node.outputs[0]));
   if (!out.has_value()) return absl::OkStatus();
   const ValueId dot = editor.NewValue(absl::StrCat(node.name, "/product"));
   added.push_back(editor.NewNode(sum, "product", "batchdot_layer",
-                                 MakeBatchDot(form->transpose_a, !form->transpose_a),
+                                 MakeBatchDot(form->transpose_a, form->transpose_b),
                                  {operands[0], operands[1]}, {dot}));
   AddReshape(editor, sum, dot, node.outputs[0], *std::move(out), added);
   std::string text = absl::StrCat(editor.node(product).Label(), " and ", node.Label(),

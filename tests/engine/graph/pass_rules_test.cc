@@ -215,6 +215,29 @@ TEST_F(PassRules, AttentionLooksBackABoundedNumberOfLayers) {
   }
 }
 
+TEST_F(PassRules, AxesOfOneOperandAreRowsOfOneProduct) {
+  const auto view = [](const std::string& of, const std::string& to, const std::string& shape) {
+    return Layer("reshape", {of}, to, absl::StrCat("reshape_param { shape: [-1, ", shape, "] }"));
+  };
+  for (const auto& [of, left, right, dim] :
+       std::vector<std::tuple<std::string, std::string, std::string, int>>{
+           {"a", "2, 1, 2", "1, 2, 2", 3},           // [M, K] [N, K]^T,
+           {"a", "2, 2, 1", "1, 2, 2", 2},           // [M, K] [K, N],
+           {"u", "2, 2, 1", "1, 2, 2", 2},           // of the user and of the ads,
+           {"a", "2, 1, 1, 2", "2, 1, 1, 2", 4}}) {  // no axis of one alone.
+    for (const bool flipped : {false, true}) {
+      const std::string graph =
+          view(of, "l", left) + view("a", "r", right) +
+          Layer("multiply", {flipped ? "r" : "l", flipped ? "l" : "r"}, "p") +
+          Layer("sum", {"p"}, "y", absl::StrCat("sum_param { dim: ", dim, " }"));
+      EXPECT_EQ(Rewrites(graph, {"sums"}, 1e-6), 1) << graph;
+      EXPECT_EQ(Count("batchdot"), 1) << graph;
+      // Views without the axis of 1 are read.
+      EXPECT_EQ(Count("reshape"), dim == 4 ? 3 : 5) << graph;
+    }
+  }
+}
+
 TEST_F(PassRules, WhatIsNoProductOfMatricesIsSummedAsItIs) {
   for (const auto& [a, b, dim] : std::vector<std::tuple<std::string, std::string, int>>{
            {"k", "v", 1},     // Both have columns.

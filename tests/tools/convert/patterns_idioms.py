@@ -224,7 +224,7 @@ def einsums(g):
     for out in ("bt", "bi", "b", "bit", "bti"):
         g.output(g.node("Einsum", [x], np.einsum("bti->" + out, x.array), equation=f"bti->{out}"))
     for equation in ("bti,io->bto", "b t i , o i -> b t o", "...i,io->...o", "bti,io->bot",
-                     "bti,ii->bti", "bti,to->bio"):
+                     "bti,ii->bti", "bti,to->bio", "bti,oti->bot"):
         sizes = {"i": 4, "o": 5, "t": 3}
         labels = equation.replace(" ", "").split("->")[0].split(",")[1]
         w = g.constant(g.random.randn(*[sizes[i] for i in labels]).astype(np.float32))
@@ -234,6 +234,15 @@ def einsums(g):
                 equation.split("->")[1]
             g.output(g.node("Einsum", [w, x], np.einsum(equation, x.array, w.array),
                             equation=flipped))
+
+
+def einsums_of_two(g):
+    q, k = (g.input(name, g.random.randn(ADS, 2, t, 4).astype(np.float32)) for name, t in (("q", 3), ("k", 5)))
+    p = g.input("p", g.random.randn(ADS, 2, 3, 5).astype(np.float32))
+    v = g.input("v", g.random.randn(ADS, 5, 2, 4).astype(np.float32))
+    for x, y, equation in ((q, k, "bhqd,bhkd->bqhk"), (p, v, "bhqk,bkhd->bqhd"), (p, k, "bhqk,bhkd->bdhq"),
+                           (q, k, "bhqd,bhkd->bqk"), (p, q, "bhqk,bhqd->bkd")):
+        g.output(g.node("Einsum", [x, y], np.einsum(equation, x.array, y.array), equation=equation))
 
 
 def complex_parts(array):
@@ -299,6 +308,6 @@ def dimensions_of_one(g):
 
 
 PATTERNS = [sigmoids, layer_norms, fused_layer_norms, rms_norms, gelus, softmaxes, positive_parts, rectifiers,
-            slopes_of_one_column, opposites, joined_twice, einsums, filtered_waves, transforms,
+            slopes_of_one_column, opposites, joined_twice, einsums, einsums_of_two, filtered_waves, transforms,
             turned_products, dimensions_of_one]
 REFUSED = []

@@ -387,10 +387,30 @@ absl::StatusOr<bool> EinsumDense(OnnxNode& node, const Equation& equation,
   return true;
 }
 
+// The labels of the output: rows of the request, those of both terms, the others.  In this order sums
+// of products are products of matrices, which the engine finds.
+std::string BatchFirst(const Equation& equation, const OnnxValue (&x)[2]) {
+  const auto place = [&](char label) {
+    int terms = 0;
+    for (int i = 0; i < 2; ++i) {
+      const size_t at = equation.terms[i].find(label);
+      if (at == std::string::npos) continue;
+      if (!x[i].dims[at].IsConst()) return 0;
+      ++terms;
+    }
+    return terms == 2 ? 1 : 2;
+  };
+  std::string labels = equation.out;
+  std::stable_sort(labels.begin(), labels.end(),
+                   [&](char a, char b) { return place(a) < place(b); });
+  return labels;
+}
+
 // Everything is broadcast and multiplied, then summed.
 absl::Status EinsumBySums(OnnxNode& node, const Equation& equation, const OnnxValue (&x)[2]) {
   const size_t rank = equation.out.size();
-  const std::string labels = equation.out + equation.summed;
+  const std::string kept = equation.summed.empty() ? equation.out : BatchFirst(equation, x);
+  const std::string labels = kept + equation.summed;
   std::vector<std::string> operands;
   Dims dims(labels.size(), Dim::Of(1));
   for (int i = 0; i < 2; ++i) {
@@ -409,7 +429,7 @@ absl::Status EinsumBySums(OnnxNode& node, const Equation& equation, const OnnxVa
                            operands, product));
   RETURN_IF_ERROR(SumAlong(node, product, axes, node.name, out).status());
   dims.resize(rank);
-  node.Set(out, dims);
+  node.Set(ByLabels(node.graph.Whole(out, std::move(dims)), kept, equation.out));
   return absl::OkStatus();
 }
 
