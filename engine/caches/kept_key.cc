@@ -9,7 +9,7 @@
 #include <cstdlib>
 #include <vector>
 
-#include "engine/kernels/hash.h"
+#include "engine/kernels/table.h"
 
 namespace ulfd::engine {
 
@@ -37,8 +37,9 @@ const uint32_t* KeptHasher::Secret() {
 
 void KeptHasher::AddChapter(const KeptKey& chapter, int64_t number, KeptKey& whole) {
   if (number >= kMaxChapters) return;
-  AddHash(chapter.words.data(), sizeof chapter.words,
-          Secret() + (kChapterBlocks + kMoreBlocks + number) * kHashBlockWords, whole.words.data());
+  Kernels().hash(chapter.words.data(), sizeof chapter.words,
+                 Secret() + (kChapterBlocks + kMoreBlocks + number) * kHashBlockWords,
+                 whole.words.data());
 }
 
 void KeptHasher::Add(const void* data, size_t bytes) {
@@ -50,7 +51,7 @@ void KeptHasher::Add(const void* data, size_t bytes) {
       blocks_ = 0;
     }
     const int64_t piece = std::min(left, (kChapterBlocks - blocks_) * kHashBlockBytes);
-    AddHash(from, piece, Secret() + blocks_ * kHashBlockWords, chapter_.words.data());
+    Kernels().hash(from, piece, Secret() + blocks_ * kHashBlockWords, chapter_.words.data());
     blocks_ += (piece + kHashBlockBytes - 1) / kHashBlockBytes;
     from += piece;
     left -= piece;

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "engine/kernels/elementwise.h"
 #include "engine/kernels/low_precision.h"
 #include "engine/kernels/table.h"
 
@@ -222,12 +221,14 @@ class Unit {
     if (h.k_part != nullptr) {
       const Strided part{h.k_part + from * spec_.hidden, spec_.hidden, 1};
       if (start == nullptr) {
-        ApplyEpilogue(spec_.epilogue, part.data, part.stride, y, spec_.hidden, steps, spec_.hidden,
-                      isa_);
+        KernelsOf(isa_).epilogue(spec_.epilogue, part.data, part.stride, y, spec_.hidden, steps,
+                                 spec_.hidden);
         return;
       }
-      BinaryRows(BinaryOp::kAdd, part, {start, 0, 1}, y, spec_.hidden, steps, spec_.hidden, isa_);
-      ApplyEpilogue(spec_.epilogue, y, spec_.hidden, y, spec_.hidden, steps, spec_.hidden, isa_);
+      KernelsOf(isa_).binary(BinaryOp::kAdd, part, {start, 0, 1}, y, spec_.hidden, steps,
+                             spec_.hidden);
+      KernelsOf(isa_).epilogue(spec_.epilogue, y, spec_.hidden, y, spec_.hidden, steps,
+                               spec_.hidden);
       return;
     }
     const bool reads_k = HasProduct(spec_) || spec_.k_weight.data != nullptr;
@@ -310,8 +311,9 @@ class Unit {
         for (int64_t t = 0; t < h.steps; ++t) s[t] = mask[t] > 0 ? s[t] : spec_.pad;
       }
     }
-    Softmax(s, s, 1, h.steps, 1, isa_);
-    WeightedSum(s, h.v, call_.v_width, h.steps, call_.v_width, call_.y + ad * call_.v_width, isa_);
+    KernelsOf(isa_).softmax(s, s, 1, h.steps, 1, /*log=*/false);
+    KernelsOf(isa_).weighted_sum(s, h.v, call_.v_width, h.steps, call_.v_width,
+                                 call_.y + ad * call_.v_width);
   }
 
   const AttentionSpec& spec_;
@@ -340,10 +342,6 @@ size_t AttentionScratchBytes(const AttentionSpec& spec, int64_t steps, int64_t v
 void Attention(const AttentionSpec& spec, const AttentionCall& call, void* scratch, Isa isa) {
   if (call.ads == 0) return;
   Unit(spec, call, scratch, isa).Run();
-}
-
-void DotProductAttention(const DotProductArgs& args, void* scratch, Isa isa) {
-  KernelsOf(isa).dot_product_attention(args, static_cast<float*>(scratch));
 }
 
 size_t DotProductScratchBytes(int64_t keys, int64_t width) {

@@ -83,10 +83,7 @@ size_t AttentionScratchBytes(const AttentionSpec& spec, int64_t steps, int64_t v
 void Attention(const AttentionSpec& spec, const AttentionCall& call, void* scratch,
                Isa isa = ActiveIsa());
 
-// y = softmax over the keys of (scale * q k^T, masked), times v.
-// Thread-safe; allocates nothing.  A query's result does not depend on the others.
-// REQUIRES: at least one key; `scratch` has DotProductScratchBytes() bytes.
-void DotProductAttention(const DotProductArgs& args, void* scratch, Isa isa = ActiveIsa());
+// Scratch of KernelTable::dot_product_attention.
 size_t DotProductScratchBytes(int64_t keys, int64_t width);
 
 }  // namespace ulfd::engine

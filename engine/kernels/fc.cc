@@ -8,7 +8,6 @@
 
 #include "engine/kernels/low_precision.h"
 #include "engine/kernels/table.h"
-#include "engine/kernels/transpose.h"
 
 namespace ulfd::engine {
 namespace {
@@ -36,7 +35,7 @@ void FillPanels(const float* from, int64_t k, int64_t n, int64_t row_stride, int
     const int64_t width = used == kPanel ? kPanel : tail_width;
     if (row_stride == 1) {
       if (used < width) std::fill(to, to + k * width, 0.0f);
-      Transpose(from + column * column_stride, column_stride, used, k, to, width);
+      Kernels().transpose(from + column * column_stride, column_stride, used, k, to, width);
       to += k * width;
       continue;
     }
@@ -136,16 +135,6 @@ PackedMatrix PackedMatrix::PackRounded(Precision precision, const float* data, i
         PairRows(PackInto(data, k, n, row_stride, column_stride, exact.data()), m.owned_.get());
   }
   return m;
-}
-
-const KernelTable& KernelsOf(Isa isa) {
-#if defined(__x86_64__)
-  if (isa >= Isa::kAvx512) return Avx512Kernels();
-  if (isa == Isa::kAvx2) return Avx2Kernels();
-#elif defined(__aarch64__)
-  if (isa == Isa::kNeon) return NeonKernels();
-#endif
-  return PortableKernels();
 }
 
 void Fc(const FcCall& call, Isa isa) {

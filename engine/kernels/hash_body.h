@@ -57,7 +57,7 @@ inline uint64_t SumOf(HashVec v) {
   return sum;
 }
 
-// See AddHash in hash.h.
+// See KernelTable::hash.
 void HashBytes(const void* data, int64_t bytes, const uint32_t* key, uint64_t* sums) {
   constexpr int kSums = 4, kBlock = 64, kWords = kBlock / sizeof(uint32_t);
   constexpr int kLaneWords = sizeof(HashVec) / sizeof(uint32_t);

@@ -12,6 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "base/errors.h"
+#include "engine/kernels/table.h"
 
 namespace ulfd::engine {
 
@@ -80,6 +81,21 @@ const absl::StatusOr<Isa>& IsaOfEnvironment() {
 Isa ActiveIsa() {
   static const Isa isa = IsaOfEnvironment().ok() ? *IsaOfEnvironment() : SupportedIsas().back();
   return isa;
+}
+
+const KernelTable& KernelsOf(Isa isa) {
+#if defined(__x86_64__)
+  if (isa >= Isa::kAvx512) return Avx512Kernels();
+  if (isa == Isa::kAvx2) return Avx2Kernels();
+#elif defined(__aarch64__)
+  if (isa == Isa::kNeon) return NeonKernels();
+#endif
+  return PortableKernels();
+}
+
+const KernelTable& Kernels() {
+  static const KernelTable& kernels = KernelsOf(ActiveIsa());
+  return kernels;
 }
 
 }  // namespace ulfd::engine

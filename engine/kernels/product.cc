@@ -11,8 +11,8 @@
 #include "absl/strings/str_cat.h"
 #include "base/errors.h"
 #include "base/status_macros.h"
-#include "engine/kernels/elementwise.h"
 #include "engine/kernels/measure.h"
+#include "engine/kernels/table.h"
 #include "engine/tensor/onednn.h"
 
 namespace ulfd::engine {
@@ -236,7 +236,7 @@ absl::Status Product::RunOneDnn(const OneDnnProduct& product, const FcCall& call
   // Not as post-ops: oneDNN's relu makes a NaN 0, and its sigmoid takes longer than ours.
   const Epilogue& e = call.epilogue;
   if (e.affine.mean != nullptr || e.activation.kind != Activation::Kind::kNone) {
-    ApplyEpilogue(e, call.y, n_, call.y, n_, call.rows, n_);
+    Kernels().epilogue(e, call.y, n_, call.y, n_, call.rows, n_);
   }
   return absl::OkStatus();
 }

@@ -1,4 +1,4 @@
-// What LayerNorm, TapRows (elementwise.h) and DotProductAttention (attention.h) are asked for.
+// What layer_norm, tap_rows and dot_product_attention of table.h are asked for.
 // SPDX-License-Identifier: Apache-2.0
 #ifndef ULFD_ENGINE_KERNELS_ROW_ARGS_H_
 #define ULFD_ENGINE_KERNELS_ROW_ARGS_H_

@@ -12,6 +12,7 @@
 #ifndef ULFD_ENGINE_KERNELS_TABLE_H_
 #define ULFD_ENGINE_KERNELS_TABLE_H_
 
+#include <cstddef>
 #include <cstdint>
 
 #include "engine/kernels/row_args.h"
@@ -36,43 +37,77 @@ struct FcArgs {
   int64_t y_stride;
 };
 
+// What NH takes at a time; words of the secret for so many bytes; and the words that the last of
+// them needs beyond those.
+inline constexpr int64_t kHashBlockBytes = 64;
+inline constexpr size_t kHashBlockWords = 16, kHashMoreWords = 3 * kHashBlockWords;
+
+// All functions are thread-safe, allocate nothing, take pointers of any alignment and read and
+// write nothing outside of the arrays.
 struct KernelTable {
+  // See Fc in fc.h.
   void (*fc)(const FcArgs& args);
-  // y[i] = op(x[i]).
+  // y[i] = op(x[i]) for i < n, within 2e-7 of the exact value, relative, down to denormal results
+  // (there: within one denormal step); portable and kErf: 3e-7; kLog within 2 ulp, kSin and kCos
+  // within 2e-7.  NaN gives NaN; infinities give the limits.  A value has the same bits wherever it
+  // stands.  y may be x.
   void (*unary)(UnaryOp op, const float* x, float* y, int64_t n);
-  // Rows of n columns.
+  // y = epilogue(x) for rows of n columns, x_stride and y_stride floats apart.  y may be x.
   void (*epilogue)(const Epilogue& epilogue, const float* x, int64_t x_stride, float* y,
                    int64_t y_stride, int64_t rows, int64_t n);
-  // See BinaryRows and WhereRows in elementwise.h.
+  // y[r * y_stride + j] = a(r, j) op b(r, j) for r < rows, j < n.  y may be an operand.
   void (*binary)(BinaryOp op, const Strided& a, const Strided& b, float* y, int64_t y_stride,
                  int64_t rows, int64_t n);
+  // y[r * n + j] = condition(r, j) > 0 ? a(r, j) : b(r, j), likewise.
   void (*where)(const Strided& condition, const Strided& a, const Strided& b, float* y,
                 int64_t rows, int64_t n);
+  // Softmax over the middle axis of [outer, count, inner]; inner 1: over rows.  The maximum is
+  // subtracted first; weights that underflow are exactly 0.  `log`: its logarithm, x - max -
+  // log(sum(exp(x - max))).  y may be x.
   void (*softmax)(const float* x, float* y, int64_t outer, int64_t count, int64_t inner, bool log);
-  // See Reduce and BestPlaces in elementwise.h.
+  // y [outer, inner] = the middle axis of [outer, count, inner] by the operation; sums in parts.
   void (*reduce)(ReduceOp op, const float* x, float* y, int64_t outer, int64_t count,
                  int64_t inner);
+  // The places of the largest or smallest entries, likewise, of equal ones the first; NaN counts as
+  // the worst of numbers.
   void (*best_places)(bool smallest, const float* x, float* places, int64_t outer, int64_t count,
                       int64_t inner);
+  // y = (x - mean) / sqrt(mean of (x - mean)^2 + eps) * scale + shift for rows of n values, each
+  // with its own mean, which is 0 if not `centred`.  y may be x.
   void (*layer_norm)(const RowNorm& norm, const float* x, float* y, int64_t rows, int64_t n);
-  // y[e] = sum over t of w[t] * v[t * stride + e].
+  // y[e] = sum over t < count of w[t] * v[t * stride + e] for e < n.
   void (*weighted_sum)(const float* w, const float* v, int64_t stride, int64_t count, int64_t n,
                        float* y);
+  // y = softmax over the keys of (scale * q k^T, masked), times v.  A query's result does not
+  // depend on the others.
+  // REQUIRES: at least one key; `scratch` has DotProductScratchBytes() (attention.h).
   void (*dot_product_attention)(const DotProductArgs& args, float* scratch);
   // b = wk + diag(q) * wp for matrices of one packed layout; wk may be null.
   void (*scale_rows)(const MatrixView& wk, const MatrixView& wp, const float* q, float* b);
+  // Sum of a[i] * b[i].
   float (*dot)(const float* a, const float* b, int64_t n);
-  // See RowProducts in elementwise.h.
+  // y[i, j] = the product of row i of a, [m, k], with row j of b, [n, k].  If these are one matrix,
+  // each pair is computed once.
   void (*row_products)(const float* a, int64_t m, const float* b, int64_t n, int64_t k, float* y);
-  // See TapRows in elementwise.h.
+  // y[o, i, j] = bias[o] + the sum over t of w[o, t] * x[i, j + offsets[t]], for n columns j.
   void (*tap_rows)(const TapArgs& args);
-  // See transpose.h.
+  // to[j * to_step + i] = from[i * from_step + j] for i < rows and j < columns.  Steps are in
+  // floats; nothing overlaps.
   void (*transpose)(const float* from, int64_t from_step, int64_t rows, int64_t columns, float* to,
                     int64_t to_step);
-  // See GruCell and LstmCell in elementwise.h.
+  // One step of a GRU for one row of n units: h = c + z * (h - c) with r = sigmoid(x_r + g_r), z =
+  // sigmoid(x_z + g_z), c = tanh(x_c + bias + r * g_c), where x and g hold 3 * n values in the
+  // order r, z, c (g: what h gives, biases included).
   void (*gru_cell)(const float* x, const float* g, const float* bias, float* h, int64_t n);
+  // One step of an LSTM for one row of n units: c = f * c + i * tanh(x_g + g_g), h = o * tanh(c)
+  // with i, f, o = sigmoid(x + g).  x and g hold 4 * n values in the order i, f, g, o.  g is what h
+  // gives, biases included.
   void (*lstm_cell)(const float* x, const float* g, float* c, float* h, int64_t n);
-  // See AddHash in hash.h.
+  // Adds to the four sums those of NH (UMAC; Black, Halevi, Krawczyk, Krovetz, Rogaway, 1999): of
+  // two different data of as many bytes all four are equal for one of 2^128 secrets.  They depend
+  // on the instruction set only in how fast they come: faster with a secret aligned to blocks.
+  // Where bytes are left behind whole blocks, the last 64 are the last block; fewer than 64 in all
+  // are filled up with zeros.
   void (*hash)(const void* data, int64_t bytes, const uint32_t* secret, uint64_t* sums);
 };
 
@@ -83,6 +118,8 @@ const KernelTable& Avx512Kernels();
 
 // REQUIRES: `isa` is supported by this machine.
 const KernelTable& KernelsOf(Isa isa);
+// Of ActiveIsa() (isa.h).
+const KernelTable& Kernels();
 
 // See RoundRows in low_precision.h.
 struct RoundArgs {

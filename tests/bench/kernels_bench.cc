@@ -17,10 +17,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "engine/kernels/attention.h"
-#include "engine/kernels/elementwise.h"
 #include "engine/kernels/fc.h"
 #include "engine/kernels/isa.h"
 #include "engine/kernels/product.h"
+#include "engine/kernels/table.h"
 #include "engine/tensor/fma_peak.h"
 #include "engine/tensor/onednn.h"
 #include "oneapi/dnnl/dnnl.hpp"
@@ -202,7 +202,7 @@ void BenchUnary(benchmark::State& state, engine::UnaryOp op, dnnl::algorithm alg
   std::vector<float> y(n), z(n);
   OneDnnFunction theirs(algorithm, n);
   Compare(
-      state, 0, static_cast<double>(n), [&] { engine::Unary(op, x.data(), y.data(), n); },
+      state, 0, static_cast<double>(n), [&] { engine::Kernels().unary(op, x.data(), y.data(), n); },
       [&] { theirs.Run(x.data(), z.data()); });
 }
 
@@ -212,7 +212,8 @@ void BenchSoftmax(benchmark::State& state, int64_t outer, int64_t count, int64_t
   std::vector<float> y(n);
   Compare(
       state, 0, static_cast<double>(n),
-      [&] { engine::Softmax(x.data(), y.data(), outer, count, inner); }, nullptr);
+      [&] { engine::Kernels().softmax(x.data(), y.data(), outer, count, inner, /*log=*/false); },
+      nullptr);
 }
 
 // (ads, 1, E) - (1, T, E), one row at a time as a broadcast plan would walk it.
@@ -223,9 +224,9 @@ void BenchBroadcast(benchmark::State& state, int64_t ads, int64_t steps, int64_t
       state, 0, static_cast<double>(y.size()),
       [&] {
         for (int64_t i = 0; i < ads; ++i) {
-          engine::BinaryRows(engine::BinaryOp::kSub, {a.data() + i * width, 0, 1},
-                             {b.data(), width, 1}, y.data() + i * steps * width, width, steps,
-                             width);
+          engine::Kernels().binary(engine::BinaryOp::kSub, {a.data() + i * width, 0, 1},
+                                   {b.data(), width, 1}, y.data() + i * steps * width, width, steps,
+                                   width);
         }
       },
       nullptr);
@@ -236,7 +237,8 @@ void BenchWeightedSum(benchmark::State& state, int64_t steps, int64_t width) {
   std::vector<float> y(width);
   Compare(
       state, 2.0 * static_cast<double>(steps * width), 0,
-      [&] { engine::WeightedSum(w.data(), v.data(), width, steps, width, y.data()); }, nullptr);
+      [&] { engine::Kernels().weighted_sum(w.data(), v.data(), width, steps, width, y.data()); },
+      nullptr);
 }
 
 void RegisterElementwise() {

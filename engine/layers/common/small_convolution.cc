@@ -5,7 +5,7 @@
 #include <array>
 #include <utility>
 
-#include "engine/kernels/elementwise.h"
+#include "engine/kernels/table.h"
 #include "engine/layers/common/lanes.h"
 
 namespace ulfd::engine {
@@ -178,7 +178,7 @@ void SmallConvolution::RunTaps(const float* x, int64_t images, int64_t height, i
       args.w = by_taps_.data() + group * TapWeights();
       args.bias = bias_.empty() ? nullptr : bias_.data() + output;
       args.y = y + (i * g_.out_channels + output) * places;
-      TapRows(args);
+      Kernels().tap_rows(args);
     }
   }
 }

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "engine/kernels/transpose.h"
+#include "engine/kernels/table.h"
 #include "engine/layers/common/multiversion.h"
 
 namespace ulfd::engine {
@@ -100,7 +100,9 @@ bool AreTransposed(const Axes& axes) {
 void TransposeAll(const Axes& axes, const float* x, float* y) {
   CopyAll(axes, x, y,
           [](const StridedCopy::Axis& runs, const StridedCopy::Axis& inner, const float* from,
-             float* to) { Transpose(from, inner.step, inner.count, runs.count, to, inner.count); });
+             float* to) {
+            Kernels().transpose(from, inner.step, inner.count, runs.count, to, inner.count);
+          });
 }
 
 }  // namespace

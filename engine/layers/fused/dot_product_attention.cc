@@ -7,6 +7,7 @@
 
 #include "base/errors.h"
 #include "base/status_macros.h"
+#include "engine/kernels/table.h"
 #include "engine/layers/checks.h"
 
 namespace ulfd::engine {
@@ -83,7 +84,7 @@ class DotProductKernel final : public Kernel {
         for (int64_t first = 0; first < queries; first += args.queries) {
           args.queries = std::min(at_once, queries - first);
           if (ctx.pace.Stops(args.queries * work)) return absl::OkStatus();
-          engine::DotProductAttention(args, ctx.scratch);
+          Kernels().dot_product_attention(args, static_cast<float*>(ctx.scratch));
           args.q.data += args.queries * args.q.step;
           args.y += args.queries * args.y_step;
           for (MaskArgs& mask : args.masks) mask.at.data += args.queries * mask.at.step;

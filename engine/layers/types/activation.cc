@@ -5,7 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "engine/kernels/elementwise.h"
+#include "engine/kernels/table.h"
 #include "engine/layers/checks.h"
 #include "engine/layers/common/function_kernel.h"
 #include "engine/layers/types/building_blocks.h"
@@ -30,7 +30,7 @@ class Function final : public Layer {
   Semantics semantics() const override { return {.op = kOp}; }
   absl::StatusOr<std::unique_ptr<Kernel>> Prepare(absl::Span<const TensorSpec>) const override {
     return MakeKernel([](RunContext& ctx) {
-      Unary(kUnary, ctx.in[0].f32(), ctx.out[0].f32(), ctx.in[0].elements());
+      Kernels().unary(kUnary, ctx.in[0].f32(), ctx.out[0].f32(), ctx.in[0].elements());
     });
   }
 };
@@ -62,11 +62,10 @@ class SoftmaxLayer final : public Layer {
     return {.op = log_ ? Semantics::Op::kOther : Semantics::Op::kSoftmax, .axis = axis_};
   }
   absl::StatusOr<std::unique_ptr<Kernel>> Prepare(absl::Span<const TensorSpec>) const override {
-    return MakeKernel([axis = axis_,
-                       function = log_ ? &engine::LogSoftmax : &engine::Softmax](RunContext& ctx) {
+    return MakeKernel([axis = axis_, log = log_](RunContext& ctx) {
       const Tensor& x = ctx.in[0];
       const Around around(x, axis);
-      function(x.f32(), ctx.out[0].f32(), around.outer, x.dims[axis], around.inner, ActiveIsa());
+      Kernels().softmax(x.f32(), ctx.out[0].f32(), around.outer, x.dims[axis], around.inner, log);
     });
   }
   std::string Describe() const override { return absl::StrCat("dim=", axis_, log_ ? " log" : ""); }

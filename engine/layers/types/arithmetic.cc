@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/errors.h"
 #include "base/status_macros.h"
-#include "engine/kernels/elementwise.h"
+#include "engine/kernels/table.h"
 #include "engine/layers/checks.h"
 #include "engine/layers/common/broadcast.h"
 #include "engine/layers/common/function_kernel.h"
@@ -51,14 +51,14 @@ class BinaryKernel final : public Kernel {
       auto* const whole = static_cast<float*>(ctx.scratch);
       WriteRow(ctx.in[static_cast<size_t>(repeated)], plan, static_cast<size_t>(repeated), whole);
       const Strided one{whole, 0, 1}, x{repeated == 0 ? b.f32() : a.f32(), row, 1};
-      BinaryRows(op_, repeated == 0 ? one : x, repeated == 0 ? x : one, y, row,
-                 plan.outer.front().count, row);
+      Kernels().binary(op_, repeated == 0 ? one : x, repeated == 0 ? x : one, y, row,
+                       plan.outer.front().count, row);
       return absl::OkStatus();
     }
     plan.ForEachBlock([&](const BroadcastPlan::Offsets& at, int64_t out) {
-      BinaryRows(op_, {a.f32() + at[0], plan.row_step(0), plan.advances[0] ? 1 : 0},
-                 {b.f32() + at[1], plan.row_step(1), plan.advances[1] ? 1 : 0}, y + out, plan.run,
-                 plan.rows(), plan.run);
+      Kernels().binary(op_, {a.f32() + at[0], plan.row_step(0), plan.advances[0] ? 1 : 0},
+                       {b.f32() + at[1], plan.row_step(1), plan.advances[1] ? 1 : 0}, y + out,
+                       plan.run, plan.rows(), plan.run);
     });
     return absl::OkStatus();
   }
@@ -278,7 +278,7 @@ class SumAxis final : public Layer {
       if (ctx.out[0].elements() == 0) return;
       const Around around(x, axis);
       if (op.has_value()) {
-        Reduce(*op, x.f32(), y, around.outer, x.dims[axis], around.inner);
+        Kernels().reduce(*op, x.f32(), y, around.outer, x.dims[axis], around.inner);
       } else {
         CumulativeSums(x.f32(), around.outer, x.dims[axis], around.inner, y);
       }

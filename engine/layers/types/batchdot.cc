@@ -7,9 +7,8 @@
 #include "absl/strings/str_cat.h"
 #include "base/errors.h"
 #include "base/status_macros.h"
-#include "engine/kernels/elementwise.h"
 #include "engine/kernels/fc.h"
-#include "engine/kernels/transpose.h"
+#include "engine/kernels/table.h"
 #include "engine/layers/checks.h"
 #include "engine/layers/common/broadcast.h"
 #include "engine/layers/common/multiversion.h"
@@ -237,11 +236,11 @@ class BatchDotKernel final : public Kernel {
       for (int64_t i = 0; i < plan.run && !ctx.pace.Stops(k * (m + n));
            ++i, from_a += a_step, from_b += b_step, to += m * n) {
         if (m == 1 && n == 1) {
-          *to = Dot(from_a, from_b, k);
+          *to = Kernels().dot(from_a, from_b, k);
           continue;
         }
         if (m == 1 && !b.transposed) {  // A sum of b's rows.
-          WeightedSum(from_a, from_b, b.columns, k, n, to);
+          Kernels().weighted_sum(from_a, from_b, b.columns, k, n, to);
           continue;
         }
         if (m == 1) {  // The rows that b has in memory times a vector.
@@ -249,18 +248,18 @@ class BatchDotKernel final : public Kernel {
           continue;
         }
         if (n == 1 && a.transposed) {  // A sum of a's stored rows.
-          WeightedSum(from_b, from_a, a.columns, k, m, to);
+          Kernels().weighted_sum(from_b, from_a, a.columns, k, m, to);
           continue;
         }
         // Of fields with each other (DLRM, PNN).  Of more rows than columns, laying them out anew
         // takes less than adding up lanes for each pair.
         if (from_a == from_b && b.transposed && !a.transposed && m <= k) {
-          RowProducts(from_a, m, from_b, n, k, to);
+          Kernels().row_products(from_a, m, from_b, n, k, to);
           continue;
         }
         if (viewed != from_b) view = ViewOf({from_b, k, n, b.transposed}, m, scratch);
         viewed = from_b;
-        if (a.transposed) Transpose(from_a, m, k, m, turned, k);
+        if (a.transposed) Kernels().transpose(from_a, m, k, m, turned, k);
         Multiply(ctx, a.transposed ? turned : from_a, m, view, to);
       }
     });

@@ -10,7 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/errors.h"
 #include "base/status_macros.h"
-#include "engine/kernels/elementwise.h"
+#include "engine/kernels/table.h"
 #include "engine/layers/checks.h"
 #include "engine/layers/common/function_kernel.h"
 #include "engine/layers/common/lanes.h"
@@ -109,7 +109,7 @@ class TopKKernel final : public Kernel {
       const float* const x = ctx.in[0].f32() + row * n * inner;
       float* const best = ctx.out[0].f32() + row * inner;
       float* const places = ctx.out[1].f32() + row * inner;
-      BestPlaces(sign_ < 0, x, places, now, n, inner);
+      Kernels().best_places(sign_ < 0, x, places, now, n, inner);
       for (int64_t i = 0; i < now * inner; ++i) {
         best[i] = x[(i / inner * n + static_cast<int64_t>(places[i])) * inner + i % inner];
       }

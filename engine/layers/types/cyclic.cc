@@ -9,7 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "engine/kernels/elementwise.h"
+#include "engine/kernels/table.h"
 #include "engine/layers/checks.h"
 #include "engine/layers/types/building_blocks.h"
 #include "engine/layers/types/families.h"
@@ -39,7 +39,13 @@ class CyclicKernel final : public Kernel {
     }
   }
   absl::Status Run(RunContext& ctx) const override {
-    ApplyPeriodic(epilogue_, block_, ctx.in[0].f32(), ctx.out[0].f32(), ctx.in[0].elements());
+    const float* const x = ctx.in[0].f32();
+    float* const y = ctx.out[0].f32();
+    const int64_t n = ctx.in[0].elements(), rows = n / block_, whole = rows * block_;
+    Kernels().epilogue(epilogue_, x, block_, y, block_, rows, block_);
+    if (whole < n) {
+      Kernels().epilogue(epilogue_, x + whole, block_, y + whole, block_, 1, n - whole);
+    }
     return absl::OkStatus();
   }
 

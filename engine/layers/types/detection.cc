@@ -10,7 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/errors.h"
 #include "base/status_macros.h"
-#include "engine/kernels/elementwise.h"
+#include "engine/kernels/table.h"
 #include "engine/layers/checks.h"
 #include "engine/layers/types/families.h"
 
@@ -43,7 +43,7 @@ class YoloKernel final : public Kernel {
     float* objects = ctx.out[1].f32();
     float* classes = ctx.out[2].f32();
     for (int64_t box = x.dims[0] * head_.boxes; box > 0; --box) {
-      Unary(UnaryOp::kSigmoid, from, coords, 2 * places);  // x and y
+      Kernels().unary(UnaryOp::kSigmoid, from, coords, 2 * places);  // x and y
       std::copy_n(from + 2 * places, (head_.coords - 2) * places, coords + 2 * places);
       RunClasses(from + head_.coords * places, places, static_cast<float*>(ctx.scratch), objects,
                  classes);
@@ -60,7 +60,7 @@ class YoloKernel final : public Kernel {
   void RunClasses(const float* object, int64_t places, float* scratch, float* objects,
                   float* classes) const {
     if (head_.softmax && head_.background) {
-      Softmax(object, scratch, 1, head_.classes + 1, places);
+      Kernels().softmax(object, scratch, 1, head_.classes + 1, places, /*log=*/false);
       std::copy_n(scratch, places, objects);
       std::copy_n(scratch + places, head_.classes * places, classes);
       return;
@@ -68,12 +68,12 @@ class YoloKernel final : public Kernel {
     if (head_.background) {
       std::copy_n(object, places, objects);
     } else {
-      Unary(UnaryOp::kSigmoid, object, objects, places);
+      Kernels().unary(UnaryOp::kSigmoid, object, objects, places);
     }
     if (head_.softmax) {
-      Softmax(object + places, classes, 1, head_.classes, places);
+      Kernels().softmax(object + places, classes, 1, head_.classes, places, /*log=*/false);
     } else {
-      Unary(UnaryOp::kSigmoid, object + places, classes, head_.classes * places);
+      Kernels().unary(UnaryOp::kSigmoid, object + places, classes, head_.classes * places);
     }
   }
 

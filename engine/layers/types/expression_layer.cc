@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/errors.h"
-#include "engine/kernels/elementwise.h"
+#include "engine/kernels/table.h"
 #include "engine/layers/checks.h"
 #include "engine/layers/common/broadcast.h"
 #include "engine/layers/common/expression.h"
@@ -124,11 +124,11 @@ std::vector<Step> StepsOf(const Expression& expression) {
 
 // y [rows, n] = op(x).
 void Function(UnaryOp op, const Strided& x, float* y, int64_t rows, int64_t n) {
-  if (x.step == 1 && (rows == 1 || x.stride == n)) return Unary(op, x.data, y, rows * n);
+  if (x.step == 1 && (rows == 1 || x.stride == n)) return Kernels().unary(op, x.data, y, rows * n);
   for (int64_t r = 0; r < rows; ++r) {
     CopyRow(x.data + r * x.stride, x.step, n, y + r * n);
   }
-  Unary(op, y, y, rows * n);
+  Kernels().unary(op, y, y, rows * n);
 }
 
 class ExpressionKernel final : public Kernel {
@@ -222,7 +222,7 @@ class ExpressionKernel final : public Kernel {
     }
     if (top->data != y) {
       const Strided zero{&kZero, 0, 0};
-      WhereRows(zero, zero, *top, y, tile.rows, tile.n);
+      Kernels().where(zero, zero, *top, y, tile.rows, tile.n);
     }
   }
 
@@ -237,9 +237,10 @@ class ExpressionKernel final : public Kernel {
       case 1:
         return Function(step.unary, operands[0], to, tile.rows, tile.n);
       case 2:
-        return BinaryRows(step.binary, operands[0], operands[1], to, tile.n, tile.rows, tile.n);
+        return Kernels().binary(step.binary, operands[0], operands[1], to, tile.n, tile.rows,
+                                tile.n);
       default:
-        return WhereRows(operands[0], operands[1], operands[2], to, tile.rows, tile.n);
+        return Kernels().where(operands[0], operands[1], operands[2], to, tile.rows, tile.n);
     }
   }
 

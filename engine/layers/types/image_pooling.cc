@@ -9,7 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/errors.h"
 #include "base/status_macros.h"
-#include "engine/kernels/elementwise.h"
+#include "engine/kernels/table.h"
 #include "engine/layers/checks.h"
 #include "engine/layers/common/lanes.h"
 #include "engine/layers/common/multiversion.h"
@@ -211,7 +211,7 @@ void FoldWholePlanes(ReduceOp op, const Plane& plane, int64_t planes, Pace& pace
   for (int64_t i = 0; i < planes; i += at_once) {
     const int64_t now = std::min(planes - i, at_once);
     if (pace.Stops(now * places)) return;
-    Reduce(op, plane.x + i * places, plane.y + i, now, places, 1);
+    Kernels().reduce(op, plane.x + i * places, plane.y + i, now, places, 1);
   }
 }
 
@@ -256,7 +256,7 @@ void DividePlanes(const Window& window, bool count_pad, Plane plane, int64_t pla
     const int64_t at_once = Pace::RowsAtOnce(1, 1);
     for (int64_t i = 0; i < n && !pace.Stops(at_once); i += at_once, plane.y += at_once) {
       const int64_t now = std::min(at_once, n - i);
-      BinaryRows(BinaryOp::kDiv, {plane.y, 0, 1}, {&count, 0, 0}, plane.y, now, 1, now);
+      Kernels().binary(BinaryOp::kDiv, {plane.y, 0, 1}, {&count, 0, 0}, plane.y, now, 1, now);
     }
     return;
   }

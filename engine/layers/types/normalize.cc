@@ -10,7 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/errors.h"
 #include "base/status_macros.h"
-#include "engine/kernels/elementwise.h"
+#include "engine/kernels/table.h"
 #include "engine/layers/checks.h"
 #include "engine/layers/common/function_kernel.h"
 #include "engine/layers/common/multiversion.h"
@@ -191,7 +191,7 @@ class LayerNorm final : public Layer {
         norm.shift = options->shift.data();
       }
       const int64_t n = x.dims.back();
-      if (n > 0) engine::LayerNorm(norm, x.f32(), ctx.out[0].f32(), x.elements() / n, n);
+      if (n > 0) Kernels().layer_norm(norm, x.f32(), ctx.out[0].f32(), x.elements() / n, n);
     });
   }
   double Flops(absl::Span<const TensorSpec> in, absl::Span<const TensorSpec> out) const override {

@@ -8,9 +8,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "engine/kernels/elementwise.h"
 #include "engine/kernels/fc.h"
 #include "engine/kernels/product.h"
+#include "engine/kernels/table.h"
 #include "engine/layers/checks.h"
 #include "engine/layers/common/packed_weights.h"
 #include "engine/layers/types/building_blocks.h"
@@ -36,7 +36,7 @@ struct GruStep {
   static constexpr bool kOfOwnWidth = true, kSkipsZeros = true;
   static constexpr absl::string_view kH2h = "[n, 3*n] (h2h: reset, update, candidate)";
   static void Run(const float* x, const float* g, const float* bias, float* h, float*, int64_t n) {
-    GruCell(x, g, bias, h, n);
+    Kernels().gru_cell(x, g, bias, h, n);
   }
 };
 
@@ -48,7 +48,7 @@ struct LstmStep {
   static constexpr bool kOfOwnWidth = false, kSkipsZeros = false;
   static constexpr absl::string_view kH2h = "[n, 4*n] (h2h: input, forget, candidate, output)";
   static void Run(const float* x, const float* g, const float*, float* h, float* c, int64_t n) {
-    LstmCell(x, g, c, h, n);
+    Kernels().lstm_cell(x, g, c, h, n);
   }
 };
 

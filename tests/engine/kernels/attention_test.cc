@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "engine/kernels/elementwise.h"
 #include "engine/kernels/low_precision.h"
+#include "engine/kernels/table.h"
 #include "gtest/gtest.h"
 #include "tests/testing/float_arrays.h"
 
@@ -472,8 +472,8 @@ TEST_P(AttentionTest, DotProducts) {
             args.masks[i] = {kind, -0.75f + static_cast<float>(i), i % 2 == 0 ? m.at : n.at};
             if (i % 2 != seed % 2) args.masks[i].at.step = 0;  // The same for all queries.
           }
-          std::vector<char> scratch(DotProductScratchBytes(keys, width));
-          engine::DotProductAttention(args, scratch.data(), GetParam());
+          std::vector<float> scratch(DotProductScratchBytes(keys, width) / sizeof(float));
+          KernelsOf(GetParam()).dot_product_attention(args, scratch.data());
           for (int64_t i = 0; i < queries; ++i) {
             std::vector<double> weights(keys);
             for (int64_t t = 0; t < keys; ++t) {

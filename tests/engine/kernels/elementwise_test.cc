@@ -1,7 +1,5 @@
 // Elementwise functions, arithmetic, softmax and sums for every instruction set of this machine.
 // SPDX-License-Identifier: Apache-2.0
-#include "engine/kernels/elementwise.h"
-
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -11,7 +9,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "engine/kernels/transpose.h"
+#include "engine/kernels/isa.h"
+#include "engine/kernels/table.h"
 #include "gtest/gtest.h"
 #include "tests/testing/float_arrays.h"
 
@@ -73,7 +72,7 @@ TEST_P(ElementwiseTest, FunctionsAreExactOverTheirWholeRange) {
   for (int i = 0; i < 10000; ++i) x.push_back(85.0f + 4.5e-4f * static_cast<float>(i));
   std::vector<float> y(x.size());
   for (const UnaryOp op : {UnaryOp::kRelu, UnaryOp::kSigmoid, UnaryOp::kTanh, UnaryOp::kExp}) {
-    Unary(op, x.data(), y.data(), static_cast<int64_t>(x.size()), GetParam());
+    KernelsOf(GetParam()).unary(op, x.data(), y.data(), static_cast<int64_t>(x.size()));
     for (size_t i = 0; i < x.size() && !HasFailure(); ++i) ExpectClose(op, x[i], y[i], Bound());
   }
 }
@@ -95,13 +94,13 @@ TEST_P(ElementwiseTest, FunctionsAtTheEdges) {
   for (const Edge& edge : edges) {
     // In the vectors and in the tail.
     std::vector<float> x(19, edge.x), y(19);
-    Unary(edge.op, x.data(), y.data(), 19, GetParam());
+    KernelsOf(GetParam()).unary(edge.op, x.data(), y.data(), 19);
     for (const float v : y) EXPECT_EQ(v, edge.y) << static_cast<int>(edge.op) << " at " << edge.x;
   }
   for (const UnaryOp op : {UnaryOp::kRelu, UnaryOp::kSigmoid, UnaryOp::kTanh, UnaryOp::kExp}) {
     for (const float nan : {std::nanf(""), -std::nanf("")}) {
       std::vector<float> x(19, nan), y(19);
-      Unary(op, x.data(), y.data(), 19, GetParam());
+      KernelsOf(GetParam()).unary(op, x.data(), y.data(), 19);
       for (const float v : y) EXPECT_TRUE(std::isnan(v));
     }
   }
@@ -113,7 +112,7 @@ TEST_P(ElementwiseTest, FunctionsOfAnySizeInPlace) {
       const GuardedFloats x(n, 1, -5, 5);
       GuardedFloats y(x.size());
       for (int64_t i = 0; i < n; ++i) y[i] = x[i];
-      Unary(op, y.data(), y.data(), n, GetParam());
+      KernelsOf(GetParam()).unary(op, y.data(), y.data(), n);
       for (int64_t i = 0; i < n; ++i) ExpectClose(op, x[i], y[i], Bound());
     }
   }
@@ -132,7 +131,7 @@ TEST_P(ElementwiseTest, Epilogues) {
         if (affine) e.affine = {mean.data(), scale.data(), beta.data()};
         e.activation = {kind, slope.data(), dice_mean.data(), dice_scale.data(), gamma.data()};
         GuardedFloats y((rows - 1) * y_stride + n);
-        ApplyEpilogue(e, x.data(), x_stride, y.data(), y_stride, rows, n, GetParam());
+        KernelsOf(GetParam()).epilogue(e, x.data(), x_stride, y.data(), y_stride, rows, n);
         for (int64_t i = 0; i < rows * n; ++i) {
           const int64_t j = i % n;
           double v = x[i / n * x_stride + j];
@@ -160,7 +159,7 @@ TEST_P(ElementwiseTest, EpiloguesKeepNaNs) {
     Epilogue e;
     e.activation = {kind, one.data(), one.data(), one.data(), one.data()};
     std::vector<float> y(9);
-    ApplyEpilogue(e, x.data(), 9, y.data(), 9, 1, 9, GetParam());
+    KernelsOf(GetParam()).epilogue(e, x.data(), 9, y.data(), 9, 1, 9);
     for (const float v : y) EXPECT_TRUE(std::isnan(v));
   }
 }
@@ -175,8 +174,9 @@ TEST_P(ElementwiseTest, Arithmetic) {
         const GuardedFloats a((rows - 1) * a_stride + (n - 1) * a_step + 1, 1);
         const GuardedFloats b((rows - 1) * b_stride + (n - 1) * b_step + 1, 2);
         GuardedFloats y((rows - 1) * (n + 1) + n);
-        BinaryRows(op, {a.data(), a_stride, a_step}, {b.data(), b_stride, b_step}, y.data(), n + 1,
-                   rows, n, GetParam());
+        KernelsOf(GetParam())
+            .binary(op, {a.data(), a_stride, a_step}, {b.data(), b_stride, b_step}, y.data(), n + 1,
+                    rows, n);
         for (int64_t i = 0; i < rows * n; ++i) {
           const float u = a[i / n * a_stride + i % n * a_step];
           const float v = b[i / n * b_stride + i % n * b_step];
@@ -199,7 +199,8 @@ TEST_P(ElementwiseTest, Softmax) {
         const GuardedFloats x(outer * count * inner, 1, -30, 30);
         GuardedFloats y(x.size());
         for (int64_t i = 0; i < x.size(); ++i) y[i] = x[i];
-        engine::Softmax(in_place ? y.data() : x.data(), y.data(), outer, count, inner, GetParam());
+        KernelsOf(GetParam())
+            .softmax(in_place ? y.data() : x.data(), y.data(), outer, count, inner, /*log=*/false);
         for (int64_t i = 0; i < x.size(); ++i) {
           const int64_t first = i / (count * inner) * count * inner + i % inner;
           double max = -1e30, sum = 0;
@@ -211,7 +212,8 @@ TEST_P(ElementwiseTest, Softmax) {
           ASSERT_NEAR(y[i], want, bound * want + 1e-44) << count << " " << inner;
         }
         for (int64_t i = 0; i < x.size(); ++i) y[i] = x[i];
-        LogSoftmax(in_place ? y.data() : x.data(), y.data(), outer, count, inner, GetParam());
+        KernelsOf(GetParam())
+            .softmax(in_place ? y.data() : x.data(), y.data(), outer, count, inner, /*log=*/true);
         for (int64_t i = 0; i < x.size(); ++i) {
           const int64_t first = i / (count * inner) * count * inner + i % inner;
           double max = -1e30, sum = 0;
@@ -259,7 +261,7 @@ TEST_P(ElementwiseTest, Reductions) {
         };
         for (const ReduceOp op :
              {ReduceOp::kSum, ReduceOp::kMax, ReduceOp::kMin, ReduceOp::kProduct}) {
-          Reduce(op, x.data(), y.data(), outer, count, inner, GetParam());
+          KernelsOf(GetParam()).reduce(op, x.data(), y.data(), outer, count, inner);
           for (int64_t i = 0; i < outer * inner; ++i) {
             double size = 0;
             const double want = Reduced(op, entries(i), size);
@@ -272,7 +274,7 @@ TEST_P(ElementwiseTest, Reductions) {
         }
         for (const bool smallest : {false, true}) {
           if (count == 0) continue;
-          BestPlaces(smallest, x.data(), places.data(), outer, count, inner, GetParam());
+          KernelsOf(GetParam()).best_places(smallest, x.data(), places.data(), outer, count, inner);
           for (int64_t i = 0; i < outer * inner; ++i) {
             const std::vector<double> of = entries(i);
             const auto best = smallest ? std::min_element(of.begin(), of.end())
@@ -294,15 +296,15 @@ TEST_P(ElementwiseTest, ReductionsOfWhatIsNotFinite) {
         for (int64_t i = 0; i < inner; ++i) x[at * inner + i] = nan;
         for (const ReduceOp op :
              {ReduceOp::kSum, ReduceOp::kMax, ReduceOp::kMin, ReduceOp::kProduct}) {
-          Reduce(op, x.data(), y.data(), 1, count, inner, GetParam());
+          KernelsOf(GetParam()).reduce(op, x.data(), y.data(), 1, count, inner);
           for (const float v : y) EXPECT_TRUE(std::isnan(v)) << static_cast<int>(op);
         }
-        BestPlaces(false, x.data(), places.data(), 1, count, inner, GetParam());
+        KernelsOf(GetParam()).best_places(false, x.data(), places.data(), 1, count, inner);
         for (const float v : places) EXPECT_EQ(v, at == 0 ? 1.0f : 0.0f);
       }
       const std::vector<float> worst(count * inner, -kInf);
       std::vector<float> places(inner);
-      BestPlaces(false, worst.data(), places.data(), 1, count, inner, GetParam());
+      KernelsOf(GetParam()).best_places(false, worst.data(), places.data(), 1, count, inner);
       for (const float v : places) EXPECT_EQ(v, 0.0f);
     }
   }
@@ -315,7 +317,7 @@ TEST_P(ElementwiseTest, SoftmaxOfWhatIsMaskedAndOfWhatIsNotFinite) {
       const auto softmax = [&](const std::vector<float>& one) {
         std::vector<float> x(count * inner), y(x.size());
         for (size_t i = 0; i < x.size(); ++i) x[i] = one[i / inner % one.size()];
-        engine::Softmax(x.data(), y.data(), 1, count, inner, GetParam());
+        KernelsOf(GetParam()).softmax(x.data(), y.data(), 1, count, inner, /*log=*/false);
         return y;
       };
       for (const float v : softmax({low})) EXPECT_NEAR(v, 1.0 / count, 1e-7);
@@ -342,7 +344,7 @@ TEST_P(ElementwiseTest, LayerNorms) {
           for (int64_t i = 0; i < x.size(); ++i) y[i] = x[i];
           const RowNorm norm = {1e-5f, centred, weighted ? scale.data() : nullptr,
                                 weighted ? shift.data() : nullptr};
-          engine::LayerNorm(norm, in_place ? y.data() : x.data(), y.data(), rows, n, GetParam());
+          KernelsOf(GetParam()).layer_norm(norm, in_place ? y.data() : x.data(), y.data(), rows, n);
           for (int64_t i = 0; i < x.size(); ++i) {
             double mean = 0, squares = 0;
             const int64_t first = i / n * n;
@@ -365,7 +367,7 @@ TEST_P(ElementwiseTest, LayerNormsOfEqualValues) {
     for (int i = 1; i < 60; ++i) {
       const std::vector<float> x(n, 12345.678f * static_cast<float>(i * i));
       std::vector<float> y(n);
-      engine::LayerNorm({.eps = 1e-12f}, x.data(), y.data(), 1, n, GetParam());
+      KernelsOf(GetParam()).layer_norm({.eps = 1e-12f}, x.data(), y.data(), 1, n);
       for (const float v : y) ASSERT_TRUE(std::isfinite(v)) << n << " of " << x[0];
     }
   }
@@ -377,7 +379,7 @@ TEST_P(ElementwiseTest, Sums) {
       const GuardedFloats w(count, 1);
       const GuardedFloats v(count == 0 ? 0 : (count - 1) * (n + 3) + n, 2);
       GuardedFloats y(n);
-      WeightedSum(w.data(), v.data(), n + 3, count, n, y.data(), GetParam());
+      KernelsOf(GetParam()).weighted_sum(w.data(), v.data(), n + 3, count, n, y.data());
       for (int64_t j = 0; j < n; ++j) {
         double want = 0;
         for (int64_t t = 0; t < count; ++t) want += double{w[t]} * v[t * (n + 3) + j];
@@ -389,7 +391,7 @@ TEST_P(ElementwiseTest, Sums) {
     const GuardedFloats a(n, 1), b(n, 2);
     double want = 0;
     for (int64_t i = 0; i < n; ++i) want += double{a[i]} * b[i];
-    EXPECT_NEAR(Dot(a.data(), b.data(), n, GetParam()), want, 3e-6) << n;
+    EXPECT_NEAR(KernelsOf(GetParam()).dot(a.data(), b.data(), n), want, 3e-6) << n;
   }
 }
 
@@ -402,7 +404,7 @@ TEST_P(ElementwiseTest, ProductsOfRowsWithRows) {
         const float* const b = own ? a.data() : others.data();
         const int64_t columns = own ? m : n;
         GuardedFloats y(m * columns);
-        RowProducts(a.data(), m, b, columns, k, y.data(), GetParam());
+        KernelsOf(GetParam()).row_products(a.data(), m, b, columns, k, y.data());
         for (int64_t i = 0; i < m; ++i) {
           for (int64_t j = 0; j < columns; ++j) {
             double want = 0;
@@ -424,7 +426,7 @@ TEST_P(ElementwiseTest, TransposedMatrices) {
         const std::vector<float> before((columns - 1) * to_step + rows, -7.0f);
         GuardedFloats to(static_cast<int64_t>(before.size()));
         std::copy(before.begin(), before.end(), to.data());
-        Transpose(from.data(), step, rows, columns, to.data(), to_step, GetParam());
+        KernelsOf(GetParam()).transpose(from.data(), step, rows, columns, to.data(), to_step);
         for (int64_t j = 0; j < columns; ++j) {
           for (int64_t i = 0; i < to_step && j * to_step + i < std::ssize(before); ++i) {
             ASSERT_EQ(to[j * to_step + i], i < rows ? from[i * step + j] : -7.0f)
@@ -444,18 +446,18 @@ TEST_P(ElementwiseTest, TapRowsAddUpShiftedRows) {
       const int64_t groups = (outputs + kGroup - 1) / kGroup, step = n + 3;
       const GuardedFloats x(kRows * step, 1), bias(outputs, 2), w(groups * kTaps * kGroup, 3);
       GuardedFloats y(outputs * kRows * n);
-      TapRows({.x = x.data(),
-               .x_step = step,
-               .offsets = offsets,
-               .taps = kTaps,
-               .w = w.data(),
-               .bias = bias.data(),
-               .outputs = outputs,
-               .rows = kRows,
-               .n = n,
-               .y = y.data(),
-               .y_step = kRows * n},
-              GetParam());
+      KernelsOf(GetParam())
+          .tap_rows({.x = x.data(),
+                     .x_step = step,
+                     .offsets = offsets,
+                     .taps = kTaps,
+                     .w = w.data(),
+                     .bias = bias.data(),
+                     .outputs = outputs,
+                     .rows = kRows,
+                     .n = n,
+                     .y = y.data(),
+                     .y_step = kRows * n});
       for (int64_t at = 0; at < outputs * kRows * n; ++at) {
         const int64_t o = at / n / kRows, i = at / n % kRows, j = at % n;
         double sum = bias[o];
@@ -475,7 +477,7 @@ TEST_P(ElementwiseTest, GruCells) {
     const GuardedFloats x(3 * n, 1, -3, 3), g(3 * n, 2, -3, 3), bias(n, 3), before(n, 4);
     GuardedFloats h(n);
     for (int64_t j = 0; j < n; ++j) h[j] = before[j];
-    GruCell(x.data(), g.data(), bias.data(), h.data(), n, GetParam());
+    KernelsOf(GetParam()).gru_cell(x.data(), g.data(), bias.data(), h.data(), n);
     for (int64_t j = 0; j < n; ++j) {
       const double r = sigmoid(double{x[j]} + g[j]), z = sigmoid(double{x[n + j]} + g[n + j]);
       const double c = std::tanh(double{x[2 * n + j]} + bias[j] + r * g[2 * n + j]);
@@ -490,7 +492,7 @@ TEST_P(ElementwiseTest, LstmCells) {
     const GuardedFloats x(4 * n, 1, -3, 3), g(4 * n, 2, -3, 3), before(n, 3);
     GuardedFloats c(n), h(n);
     for (int64_t j = 0; j < n; ++j) c[j] = before[j];
-    LstmCell(x.data(), g.data(), c.data(), h.data(), n, GetParam());
+    KernelsOf(GetParam()).lstm_cell(x.data(), g.data(), c.data(), h.data(), n);
     for (int64_t j = 0; j < n; ++j) {
       const auto sum = [&](int64_t gate) { return double{x[gate * n + j]} + g[gate * n + j]; };
       const double cell = sigmoid(sum(1)) * before[j] + sigmoid(sum(0)) * std::tanh(sum(2));

@@ -1,11 +1,11 @@
 // NH of every instruction set against its definition.
 // SPDX-License-Identifier: Apache-2.0
-#include "engine/kernels/hash.h"
-
 #include <cstring>
 #include <random>
 #include <vector>
 
+#include "engine/kernels/isa.h"
+#include "engine/kernels/table.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 

@@ -8,7 +8,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "engine/kernels/elementwise.h"
+#include "engine/kernels/isa.h"
+#include "engine/kernels/table.h"
 #include "gtest/gtest.h"
 #include "tests/testing/float_arrays.h"
 
@@ -108,7 +109,7 @@ TEST_P(OperatorsTest, EachOperatorOnEachKindOfOperand) {
                                     " rows ", rows, " n ", n));
           const Operand a(kind_a, rows, n, 1), b(kind_b, rows, n, 2);
           GuardedFloats y(rows * n, 4);
-          BinaryRows(op, a.operand, b.operand, y.data(), n, rows, n, GetParam());
+          KernelsOf(GetParam()).binary(op, a.operand, b.operand, y.data(), n, rows, n);
           for (int64_t i = 0; i < rows * n; ++i) {
             const float u = a.At(i / n, i % n), v = b.At(i / n, i % n);
             ASSERT_TRUE(Same(y[i], exact(u, v))) << "value " << i << ": " << y[i] << ", want "
@@ -126,7 +127,8 @@ TEST_P(OperatorsTest, SmallPowersAreProducts) {
       SCOPED_TRACE(absl::StrCat("exponent ", exponent, " rows ", rows, " n ", n));
       const Operand a(Kind::kRows, rows, n, 1);
       GuardedFloats y(rows * n, 4);
-      BinaryRows(BinaryOp::kPow, a.operand, {&exponent, 0, 0}, y.data(), n, rows, n, GetParam());
+      KernelsOf(GetParam())
+          .binary(BinaryOp::kPow, a.operand, {&exponent, 0, 0}, y.data(), n, rows, n);
       for (int64_t i = 0; i < rows * n; ++i) {
         const float want = std::pow(a.At(i / n, i % n), exponent);
         if (std::isfinite(want)) {
@@ -146,7 +148,7 @@ TEST_P(OperatorsTest, WhereOnEachKindOfOperand) {
         const Operand c(kind_c, rows, n, 1), a(kind_a, rows, n, 2),
             b(kind_a == Kind::kRows ? Kind::kScalar : Kind::kRows, rows, n, 3);
         GuardedFloats y(rows * n, 4);
-        WhereRows(c.operand, a.operand, b.operand, y.data(), rows, n, GetParam());
+        KernelsOf(GetParam()).where(c.operand, a.operand, b.operand, y.data(), rows, n);
         for (int64_t i = 0; i < rows * n; ++i) {
           const float want = (c.At(i / n, i % n) > 0 ? a : b).At(i / n, i % n);
           ASSERT_TRUE(Same(y[i], want)) << "value " << i << " of " << rows << " x " << n;
@@ -161,7 +163,7 @@ TEST_P(OperatorsTest, ExactFunctions) {
     for (const int64_t n : {1, 7, 8, 31, 32, 47, 63, 64, 65, 200}) {
       GuardedFloats x(n, 1), y(n, 2);
       Fill(x, static_cast<uint32_t>(n));
-      Unary(op, x.data(), y.data(), n, GetParam());
+      KernelsOf(GetParam()).unary(op, x.data(), y.data(), n);
       for (int64_t i = 0; i < n; ++i) {
         ASSERT_TRUE(Same(y[i], exact(x[i]))) << static_cast<int>(op) << " of " << x[i];
       }
@@ -180,7 +182,7 @@ TEST_P(OperatorsTest, RoundingOfHalvesAndOfWhatHasNoFraction) {
   }
   for (const auto& [op, exact] : ExactFunctions()) {
     if (op != UnaryOp::kFloor && op != UnaryOp::kTrunc && op != UnaryOp::kRound) continue;
-    Unary(op, x.data(), y.data(), 2 * n, GetParam());
+    KernelsOf(GetParam()).unary(op, x.data(), y.data(), 2 * n);
     for (int64_t i = 0; i < 2 * n; ++i) {
       ASSERT_TRUE(Same(y[i], exact(x[i])))
           << static_cast<int>(op) << " of " << x[i] << ": " << y[i];
@@ -195,7 +197,7 @@ TEST_P(OperatorsTest, ErrorFunction) {
   const auto n = static_cast<int64_t>(values.size());
   GuardedFloats x(n, 1), y(n, 2);
   for (int64_t i = 0; i < n; ++i) x[i] = values[static_cast<size_t>(i)];
-  Unary(UnaryOp::kErf, x.data(), y.data(), n, GetParam());
+  KernelsOf(GetParam()).unary(UnaryOp::kErf, x.data(), y.data(), n);
   for (int64_t i = 0; i < n; ++i) {
     const double exact = std::erf(double{x[i]});
     if (std::isnan(exact)) {
@@ -213,10 +215,10 @@ TEST_P(OperatorsTest, FunctionsHaveTheSameBitsEverywhere) {
                            UnaryOp::kSin, UnaryOp::kCos, UnaryOp::kErf}) {
     GuardedFloats x(200, 1), all(200, 2);
     Fill(x, 3);
-    Unary(op, x.data(), all.data(), 200, GetParam());
+    KernelsOf(GetParam()).unary(op, x.data(), all.data(), 200);
     for (int64_t i = 0; i < 200; ++i) {
       float alone = 0;
-      Unary(op, x.data() + i, &alone, 1, GetParam());
+      KernelsOf(GetParam()).unary(op, x.data() + i, &alone, 1);
       ASSERT_TRUE(Same(alone, all[i])) << static_cast<int>(op) << " of " << x[i];
     }
   }
@@ -241,7 +243,7 @@ TEST_P(OperatorsTest, LogarithmsAreWithinTwoUlp) {
   const auto n = static_cast<int64_t>(values.size());
   GuardedFloats x(n, 1), y(n, 2);
   for (int64_t i = 0; i < n; ++i) x[i] = values[static_cast<size_t>(i)];
-  Unary(UnaryOp::kLog, x.data(), y.data(), n, GetParam());
+  KernelsOf(GetParam()).unary(UnaryOp::kLog, x.data(), y.data(), n);
   for (int64_t i = 0; i < n; ++i) {
     const double exact = std::log(double{x[i]});
     if (!std::isfinite(exact)) {
@@ -262,7 +264,7 @@ TEST_P(OperatorsTest, SinesAndCosines) {
   GuardedFloats x(n, 1), y(n, 2);
   for (int64_t i = 0; i < n; ++i) x[i] = values[static_cast<size_t>(i)];
   for (const bool cosine : {false, true}) {
-    Unary(cosine ? UnaryOp::kCos : UnaryOp::kSin, x.data(), y.data(), n, GetParam());
+    KernelsOf(GetParam()).unary(cosine ? UnaryOp::kCos : UnaryOp::kSin, x.data(), y.data(), n);
     for (int64_t i = 0; i < n; ++i) {
       const double exact = cosine ? std::cos(double{x[i]}) : std::sin(double{x[i]});
       if (std::isnan(exact)) {
