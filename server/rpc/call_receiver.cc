@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/rpc/call_receiver.h"
 
+#include <grpc/byte_buffer.h>
 #include <grpcpp/alarm.h>
+#include <grpcpp/support/proto_buffer_reader.h>
 #include <pthread.h>
 
 #include <cstdlib>
@@ -13,6 +15,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "server/rpc/connection_turns.h"
+#include "server/rpc/grpc_status.h"
 #include "server/system/threads.h"
 
 namespace ulfd::server {
@@ -28,6 +31,13 @@ constexpr int kQuietLooks = 40;
 constexpr size_t kMostSpares = 16;
 // What a reply may need to leave, once the server shuts down.
 constexpr milliseconds kReplyTime{600};
+
+// Tells how the bytes are compressed, which grpc::ByteBuffer does not.
+class MessageReader : public grpc::ProtoBufferReader {
+ public:
+  using grpc::ProtoBufferReader::ProtoBufferReader;
+  grpc_compression_algorithm compression() { return reader()->buffer_in->data.raw.compression; }
+};
 
 // Does some work on a receiving thread, after what waits for one.
 // NOLINTNEXTLINE(cppcoreguidelines-virtual-class-destructor): it ends itself.
@@ -247,21 +257,28 @@ grpc::Status RpcCall::Read(grpc::ByteBuffer& bytes, const MessageScan& scan,
                            google::protobuf::Message& message) {
   Forget();
   receiver_.ledger().Receive(connection_, static_cast<int64_t>(bytes.Length()));
-  MessagePrice price;
-  grpc::Status priced = PriceMessage(bytes, scan, receiver_.options().message, price);
-  if (priced.error_code() == grpc::StatusCode::UNIMPLEMENTED) {
+  MessageReader reader(&bytes);
+  if (!reader.status().ok()) return reader.status();
+  if (reader.compression() != GRPC_COMPRESS_NONE) {
     context_.AddTrailingMetadata("grpc-accept-encoding", "identity");
+    return {grpc::StatusCode::UNIMPLEMENTED,
+            "the message is compressed; this server takes identity only"};
   }
-  if (!priced.ok()) return priced;
-  if (!receiver_.ledger().ReserveRequest(connection_, price.parsed_bytes)) {
+  const auto price =
+      scan.Price(reader, static_cast<int>(bytes.Length()), receiver_.options().message);
+  if (!price.ok()) return ToGrpcStatus(price.status());
+  if (!receiver_.ledger().ReserveRequest(connection_, price->parsed_bytes)) {
     return {grpc::StatusCode::RESOURCE_EXHAUSTED,
-            absl::StrCat("memory: ", price.parsed_bytes,
+            absl::StrCat("memory: ", price->parsed_bytes,
                          " bytes for the request, and those under way hold nearly ",
                          receiver_.options().budget.request_bytes,
                          " (half of connections.memory_quota_bytes)")};
   }
-  request_bytes_ = price.parsed_bytes;
-  return ParseMessage(bytes, message);
+  request_bytes_ = price->parsed_bytes;
+  MessageReader again(&bytes);
+  if (again.status().ok() && message.ParseFromZeroCopyStream(&again)) return grpc::Status::OK;
+  return {grpc::StatusCode::INVALID_ARGUMENT,
+          absl::StrCat("not a message of type ", message.GetDescriptor()->full_name())};
 }
 
 void UnknownCall::Await(grpc::AsyncGenericService& service, CallReceiver& receiver) {

@@ -8,6 +8,7 @@
 #ifndef ULFD_SERVER_RPC_CALL_RECEIVER_H_
 #define ULFD_SERVER_RPC_CALL_RECEIVER_H_
 
+#include <google/protobuf/message.h>
 #include <grpcpp/generic/async_generic_service.h>
 #include <grpcpp/server_builder.h>
 #include <grpcpp/server_context.h>
@@ -30,7 +31,6 @@
 #include "base/mutex.h"
 #include "server/rpc/call_ledger.h"
 #include "server/rpc/message_scan.h"
-#include "server/rpc/received_message.h"
 
 namespace ulfd::server {
 
