@@ -15,12 +15,29 @@
 #include "engine/layers/plugin.h"
 #include "engine/runtime/model.h"
 #include "engine/stores/redis_store.h"
-#include "tools/model/redis_flags.h"
 
 namespace ulfd::tools {
 
 // The directory itself, or the highest version of a model's directory: one that holds no graph.
 std::string VersionDirectory(const std::string& directory);
+
+// How commands reach a Redis Cluster: --redis, and with what password and certificates.
+class RedisFlags {
+ public:
+  // `flags` must outlive this object.  `what`: what the cluster is for, for --help.
+  RedisFlags(FlagSet& flags, absl::string_view what);
+  // After FlagSet::Parse: a usage error for what is no address, and for the others without one.
+  absl::Status Check() const;
+  // "": no cluster is given.
+  const std::string& node() const { return node_; }
+  // The cluster under each of these names.
+  std::unique_ptr<engine::RedisClusters> Clusters(const std::vector<std::string>& names) const;
+
+ private:
+  const FlagSet& flags_;
+  std::string node_;
+  engine::RedisOptions options_;
+};
 
 // The flags and what they load.  Lives as long as the models that use its types.
 class ModelFlags {
