@@ -9,7 +9,7 @@
 
 #include "absl/status/status.h"
 #include "engine/runtime/model.h"
-#include "server/scoring/request_decoder.h"
+#include "server/scoring/decoded_request.h"
 
 namespace ulfd::server {
 

@@ -264,19 +264,8 @@ class Decoder {
   const Tensor& Given(int index) const { return decoded_.inputs[given_[index]].tensor; }
   bool IsUsed(int index) const { return index >= 0 && info_.inputs[index].used; }
 
-  absl::Status AgreeOnAds(absl::string_view name, int64_t rows) {
-    if (!ads_from_.has_value()) {
-      ads_from_ = name;
-      decoded_.ads = rows;
-    } else if (rows != decoded_.ads) {
-      return Bad(name, rows, " rows, but input \"", *ads_from_, "\" has ", decoded_.ads,
-                 ": every ad input has one row per ad");
-    }
-    return absl::OkStatus();
-  }
-
   absl::Status CheckRows(absl::string_view name, Level level, int64_t rows) {
-    if (level == Level::kAd) return AgreeOnAds(name, rows);
+    if (level == Level::kAd) return AgreeOnAds("input", name, rows, ads_from_, decoded_.ads);
     if (level == Level::kUnknown) loose_rows_ = std::max(loose_rows_, rows);
     return absl::OkStatus();
   }

@@ -12,7 +12,7 @@
 #include "engine/runtime/model.h"
 #include "proto/open_inference.pb.h"
 #include "server/models/model_types.h"
-#include "server/scoring/request_decoder.h"
+#include "server/scoring/decoded_request.h"
 
 namespace ulfd::server {
 

@@ -11,6 +11,7 @@
 #include "proto/open_inference.pb.h"
 #include "proto/predict.pb.h"
 #include "server/scoring/kserve_codec.h"
+#include "server/scoring/request_decoder.h"
 
 namespace ulfd::server {
 namespace {

@@ -13,7 +13,7 @@
 #include "absl/strings/string_view.h"
 #include "engine/runtime/model.h"
 #include "proto/recording.pb.h"
-#include "server/scoring/request_decoder.h"
+#include "server/scoring/decoded_request.h"
 
 namespace ulfd::server {
 

@@ -5,47 +5,15 @@
 #define ULFD_SERVER_SCORING_REQUEST_DECODER_H_
 
 #include <cstdint>
-#include <deque>
-#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "engine/runtime/model.h"
 #include "proto/predict.pb.h"
 #include "server/models/model_types.h"
+#include "server/scoring/decoded_request.h"
 
 namespace ulfd::server {
-
-struct RequestLimits {
-  int64_t max_ads = 2000;
-  int64_t max_ids = 1000000;             // Of all sparse features together.
-  int64_t max_ids_per_feature = 500000;  // Of each.
-  // What a request may take for values, scratch and outputs; 0: no limit.  Unit: bytes.
-  int64_t max_memory_bytes = int64_t{256} << 20;
-  int64_t max_message_bytes = int64_t{16} << 20;
-};
-inline constexpr size_t kMaxRequestIdBytes = 128;
-
-// What of the best ads is wanted.
-struct TopKChoice {
-  int64_t k = 0;   // 0: all ads, in the order of the request.
-  int output = 0;  // Index into ModelInfo::outputs.
-  int column = 0;  // Negative: from the end.
-};
-
-// A checked request, ready to run.  The tensors borrow from the request, from the model and from
-// `made`.
-struct DecodedRequest {
-  std::vector<engine::NamedTensor> inputs;
-  int64_t ads = 0;
-  std::vector<int> outputs;  // Indices into ModelInfo::outputs, as wanted.
-  TopKChoice top_k;
-  int64_t tiled_inputs = 0;  // Of the user, sent once per ad.
-  int64_t late_ids = 0;  // Whose rows did not come in time; not of the decoder, but of the call.
-  std::deque<std::vector<int32_t>> made;       // Segments that the request leaves out.
-  std::deque<std::vector<int64_t>> made_ids;   // Those of matrices without their padding.
-  std::deque<std::vector<float>> made_floats;  // Of integers that were given for floats.
-};
 
 // Which model the request asks for; INVALID_ARGUMENT for an empty name or a version below 1.
 absl::StatusOr<ModelChoice> ChoiceOf(const ulfd::v1::ModelSpec& spec);
@@ -60,48 +28,6 @@ int64_t CountRows(const ulfd::v1::PredictRequest& request, const engine::Model& 
 // must outlive `decoded`.
 absl::Status DecodeRequest(const ulfd::v1::PredictRequest& request, const engine::Model& model,
                            const RequestLimits& limits, DecodedRequest& decoded);
-
-// Shared by the two APIs.
-
-// Whose rows so many rows of a dense input are.  That they are the ads' is a guess where nothing
-// states it: a single one may be the user's.
-engine::Level LevelOfDense(const engine::InputInfo& input, int64_t rows);
-// `0 ads, want 1..2000` unless the number is allowed.
-absl::Status CheckAds(int64_t ads, const RequestLimits& limits);
-// `600000 ids, want at most 500000 of one feature`, or at most max_ids with those of the features
-// before it, `total`.
-absl::Status CheckIds(int64_t ids, int64_t total, const RequestLimits& limits,
-                      absl::string_view what);
-// Non-negative and summing to `ids`; `what` begins the error ("feature \"mid\": counts").
-absl::Status CheckCounts(absl::Span<const int32_t> counts, int64_t ids, absl::string_view what);
-// Number of elements, or INVALID_ARGUMENT for a shape that cannot be (engine::CheckDims).
-absl::StatusOr<int64_t> CountElements(absl::Span<const int64_t> shape, absl::string_view what);
-// A larger integer may be none of the floats.
-inline constexpr int64_t kExactFloat = int64_t{1} << 24;
-// Integers as the floats that they are, in `made`; they may lie at any address.  INVALID_ARGUMENT
-// beyond kExactFloat; `what` begins the error.
-absl::StatusOr<engine::Tensor> FloatsOf(const engine::Tensor& integers, absl::string_view what,
-                                        std::deque<std::vector<float>>& made);
-// As how many ads so many values of a dense input count: by the width of a row, where it is known.
-// Where more rows than max_ads are sure to be refused, as no more than those: it would keep others
-// out of the queue until then.  `shape`: the request's.
-int64_t RowsOfValues(const engine::InputInfo& input, absl::Span<const int64_t> shape,
-                     int64_t values, const RequestLimits& limits);
-// As how many ads so many ids count.
-int64_t RowsOfIds(int64_t ids);
-// Where the model states the shape of the input: the rank and every dimension that is a number must
-// agree, and the leading one with the level, where that is stated, too.
-absl::Status CheckStatedShape(const engine::InputInfo& input, absl::Span<const int64_t> shape,
-                              int64_t ads, absl::string_view what);
-// Which of the model's names may have been meant (DidYouMean); where none is close
-// `; the model has "a", "b", ...` with the first few, "" if it has none.
-std::string SuggestNames(absl::string_view wrong, const std::vector<absl::string_view>& known);
-// Index of the output; INVALID_ARGUMENT with suggestions.
-absl::StatusOr<int> FindOutputNamed(const engine::Model& model, absl::string_view name);
-// Which outputs are wanted: all if `names` is empty; INVALID_ARGUMENT for unknown and repeated
-// names.
-absl::Status ChooseOutputs(const engine::Model& model, const std::vector<absl::string_view>& names,
-                           std::vector<int>& outputs);
 
 }  // namespace ulfd::server
 

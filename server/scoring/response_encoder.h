@@ -12,7 +12,7 @@
 #include "engine/runtime/model.h"
 #include "proto/predict.pb.h"
 #include "server/scoring/call_summary.h"
-#include "server/scoring/request_decoder.h"
+#include "server/scoring/decoded_request.h"
 
 namespace ulfd::server {
 

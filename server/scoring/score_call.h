@@ -26,7 +26,7 @@
 #include "server/scheduler/lookup_pool.h"
 #include "server/scheduler/worker_pool.h"
 #include "server/scoring/call_summary.h"
-#include "server/scoring/request_decoder.h"
+#include "server/scoring/decoded_request.h"
 
 namespace ulfd::server {
 

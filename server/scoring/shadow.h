@@ -21,8 +21,8 @@
 #include "server/models/model_types.h"
 #include "server/observe/logging.h"
 #include "server/observe/metrics.h"
+#include "server/scoring/decoded_request.h"
 #include "server/scoring/recorded_run.h"
-#include "server/scoring/request_decoder.h"
 
 namespace ulfd::server {
 

@@ -13,7 +13,7 @@
 #include "proto/open_inference.pb.h"
 #include "proto/tf_serving.pb.h"
 #include "server/models/model_types.h"
-#include "server/scoring/request_decoder.h"
+#include "server/scoring/decoded_request.h"
 
 namespace ulfd::server {
 

@@ -5,7 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/text.h"
-#include "server/scoring/request_decoder.h"
+#include "server/scoring/decoded_request.h"
 #include "server/scoring/response_encoder.h"
 #include "server/services/model_description.h"
 

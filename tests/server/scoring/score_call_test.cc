@@ -19,6 +19,7 @@
 #include "engine/tensor/onednn.h"
 #include "server/models/model_manager.h"
 #include "server/scheduler/worker_pool.h"
+#include "server/scoring/request_decoder.h"
 #include "server/scoring/response_encoder.h"
 #include "tests/testing/fakes.h"
 #include "tests/testing/temp_dir.h"

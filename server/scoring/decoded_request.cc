@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "server/scoring/decoded_request.h"
+
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "base/closest_names.h"
+#include "base/errors.h"
+#include "base/status_macros.h"
+
+namespace ulfd::server {
+
+using engine::DType;
+using engine::InputInfo;
+using engine::Level;
+using engine::Model;
+using engine::Tensor;
+
+Level LevelOfDense(const InputInfo& input, int64_t rows) {
+  return input.level == Level::kAd && !input.stated && rows == 1 ? Level::kUnknown : input.level;
+}
+
+absl::Status CheckAds(int64_t ads, const RequestLimits& limits) {
+  if (ads >= 1 && ads <= limits.max_ads) return absl::OkStatus();
+  return InvalidArgument(ads, " ads, want 1..", limits.max_ads);
+}
+
+absl::Status CheckIds(int64_t ids, int64_t total, const RequestLimits& limits,
+                      absl::string_view what) {
+  if (ids > limits.max_ids_per_feature) {
+    return InvalidArgument(what, ": ", ids, " ids, want at most ", limits.max_ids_per_feature,
+                           " (limits.max_ids_per_feature)");
+  }
+  if (total <= limits.max_ids) return absl::OkStatus();
+  return InvalidArgument(what, ": brings the request to ", total, " ids, want at most ",
+                         limits.max_ids, " (limits.max_ids_per_request)");
+}
+
+absl::Status CheckCounts(absl::Span<const int32_t> counts, int64_t ids, absl::string_view what) {
+  int64_t sum = 0;
+  for (size_t i = 0; i < counts.size(); ++i) {
+    if (counts[i] < 0) {
+      return InvalidArgument(what, "[", i, "] is ", counts[i], ", want 0 or more");
+    }
+    sum += counts[i];
+  }
+  if (sum == ids) return absl::OkStatus();
+  return InvalidArgument(what, " sum to ", sum, ", want ", ids, ", the number of ids");
+}
+
+absl::StatusOr<int64_t> CountElements(absl::Span<const int64_t> shape, absl::string_view what) {
+  if (const absl::Status possible = engine::CheckDims(shape); !possible.ok()) {
+    return InvalidArgument(what, ": ", possible.message());
+  }
+  int64_t product = 1;
+  for (int64_t dim : shape) product *= dim;
+  return product;
+}
+
+absl::StatusOr<Tensor> FloatsOf(const Tensor& integers, absl::string_view what,
+                                std::deque<std::vector<float>>& made) {
+  std::vector<float> floats(integers.elements());
+  const size_t size = engine::SizeOf(integers.dtype);
+  const auto* const bytes = static_cast<const char*>(integers.data);
+  for (size_t i = 0; i < floats.size(); ++i) {
+    int32_t narrow = 0;
+    int64_t value = 0;
+    if (integers.dtype == DType::kInt32) {
+      std::memcpy(&narrow, bytes + i * size, size);
+      value = narrow;
+    } else {
+      std::memcpy(&value, bytes + i * size, size);
+    }
+    if (value < -kExactFloat || value > kExactFloat) {
+      return InvalidArgument(what, ": element ", i, " is ", value,
+                             ", want at most 2^24 for a float");
+    }
+    floats[i] = static_cast<float>(value);
+  }
+  return Tensor{DType::kFloat32, integers.dims, made.emplace_back(std::move(floats)).data()};
+}
+
+int64_t RowsOfValues(const InputInfo& input, absl::Span<const int64_t> shape, int64_t values,
+                     const RequestLimits& limits) {
+  // A row of unknown width is taken for a wide one: the price of a request whose shape the model
+  // leaves open is then too low rather than too high.
+  constexpr int64_t kWide = 256;
+  const engine::Dim row = input.shape.RowElements();
+  const int64_t width = row.IsConst() && row.value() > 0 ? row.value() : kWide;
+  const int64_t rows = (values + width - 1) / width;
+  const bool bound = input.shape_stated || (!shape.empty() && shape[0] > limits.max_ads);
+  return bound ? std::min<int64_t>(rows, limits.max_ads) : rows;
+}
+
+int64_t RowsOfIds(int64_t ids) {
+  // More than most ads have.
+  constexpr int64_t kMany = 128;
+  return ids / kMany;
+}
+
+absl::Status CheckStatedShape(const InputInfo& input, absl::Span<const int64_t> shape, int64_t ads,
+                              absl::string_view what) {
+  if (!input.shape_stated || !input.shape.ranked()) return absl::OkStatus();
+  bool ok = input.shape.rank() == static_cast<int>(shape.size());
+  // A leading dimension is guessed where the level is.
+  for (int i = input.stated ? 0 : 1; ok && i < input.shape.rank(); ++i) {
+    const engine::Dim& dim = input.shape[i];
+    if (dim.IsConst() || dim.IsUsers()) ok = shape[i] == dim.value();
+    if (dim.IsAds()) ok = shape[i] == dim.value() * ads;
+  }
+  if (ok) return absl::OkStatus();
+  return InvalidArgument(what, ": shape ", engine::ToString(shape), ", want ",
+                         input.shape.ToString());
+}
+
+std::string SuggestNames(absl::string_view wrong, const std::vector<absl::string_view>& known) {
+  std::string close = DidYouMean(wrong, known);
+  if (known.empty() || !close.empty()) return close;
+  constexpr size_t kMaxListed = 8;
+  const std::vector<absl::string_view> first(
+      known.begin(), known.begin() + static_cast<int64_t>(std::min(known.size(), kMaxListed)));
+  return absl::StrCat("; the model has \"", absl::StrJoin(first, "\", \""), "\"",
+                      known.size() > kMaxListed ? ", ..." : "");
+}
+
+absl::StatusOr<int> FindOutputNamed(const Model& model, absl::string_view name) {
+  const int index = model.FindOutput(name);
+  if (index >= 0) return index;
+  std::vector<absl::string_view> known;
+  for (const engine::OutputInfo& output : model.info().outputs) known.push_back(output.name);
+  return InvalidArgument("output \"", name, "\": unknown", SuggestNames(name, known));
+}
+
+absl::Status ChooseOutputs(const Model& model, const std::vector<absl::string_view>& names,
+                           std::vector<int>& outputs) {
+  outputs.clear();
+  if (names.empty()) {
+    outputs.resize(model.info().outputs.size());
+    std::iota(outputs.begin(), outputs.end(), 0);
+    return absl::OkStatus();
+  }
+  std::vector<bool> seen(model.info().outputs.size());
+  for (absl::string_view name : names) {
+    ASSIGN_OR_RETURN(const int index, FindOutputNamed(model, name));
+    if (seen[index]) {
+      return InvalidArgument("output \"", name, "\": asked for twice");
+    }
+    seen[index] = true;
+    outputs.push_back(index);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status AgreeOnAds(absl::string_view kind, absl::string_view name, int64_t rows,
+                        std::optional<absl::string_view>& told_by, int64_t& ads) {
+  if (!told_by.has_value()) {
+    told_by = name;
+    ads = rows;
+  }
+  if (rows == ads) return absl::OkStatus();
+  return InvalidArgument(kind, " \"", name, "\": ", rows, " rows, but ", kind, " \"", *told_by,
+                         "\" has ", ads, ": every ad ", kind, " has one row per ad");
+}
+
+}  // namespace ulfd::server
