@@ -94,42 +94,13 @@ class VersionLoader {
   const std::atomic<bool>& cancelled() const { return cancelled_; }
 
  private:
-  // The outcome, where the files themselves tell it: they have moved on, or cannot be tried.
-  std::optional<LoadOutcome> EndWithoutLoad(const LoadJob& job,
-                                            const engine::DirectoryRules& rules) const;
+  class Attempt;
   // The limits of a load that begins now, of which models of `staged_bytes` are held already.
   LoadLimits Limits(const std::string& owner, int64_t staged_bytes) const;
-  // Why the load of this thread had to end, as an error of the version; OK: it had not.
-  absl::Status LimitReached(const LoadJob& job) const;
-  absl::StatusOr<std::unique_ptr<ServedModel>> LoadChecked(const LoadJob& job, bool gives_way,
-                                                           const engine::DirectoryRules& rules,
-                                                           LoadOutcome& outcome) const;
-  // Whether the version is one that has to be converted first, and can be.
-  bool Converts(const LoadJob& job) const;
-  // The model of a job that loads everything, without deltas.
-  absl::StatusOr<std::unique_ptr<const engine::Model>> LoadBase(const LoadJob& job, bool gives_way,
-                                                                const engine::DirectoryRules& rules,
-                                                                ServedModel& served) const;
-  // Puts these deltas of the job on top of `served.model` (null: of the job's base); what could not
-  // be applied goes into `outcome`.
-  void ApplyDeltas(const LoadJob& job, bool gives_way, absl::Span<const engine::EpochMark> epochs,
-                   ServedModel& served, LoadOutcome& outcome) const;
-  absl::Status CheckFits(const LoadJob& job, const engine::Model& model) const;
-  // `directory`: the job's, or what was converted of it.
-  absl::StatusOr<std::unique_ptr<const engine::Model>> LoadModel(const LoadJob& job,
-                                                                 const std::string& directory,
-                                                                 bool gives_way) const;
-  // Plans for the shapes that the model before (null: none) and recorded requests show.
-  void MakeFirstPlans(const LoadJob& job, const engine::Model* before, const engine::Model& model,
-                      const engine::RunOptions& run) const;
   // What the budget leaves beside what models hold.
   int64_t MemoryLeft(int64_t staged_bytes) const;
   void ReportPlans(const std::string& name, int64_t version,
                    const std::vector<engine::ShapePlanInfo>& plans) const;
-  void Report(const LoadJob& job, std::vector<std::string>& notices) const;
-  // Content that is known to be bad, without trying it.
-  std::optional<LoadOutcome> KnownBad(const LoadJob& job,
-                                      const engine::DirectoryRules& rules) const;
 
   const ModelManagerOptions& options_;
   const VersionRules& rules_;
