@@ -141,7 +141,7 @@ struct Match {
   }
 };
 
-std::string Text(const GraphEditor& editor, ValueId query, const std::vector<Term>& terms) {
+std::string Text(ValueId query, const std::vector<Term>& terms) {
   std::string text;
   for (const Term& term : terms) {
     absl::StrAppend(&text,
@@ -204,7 +204,7 @@ bool MatchFirst(const GraphEditor& editor, int index, Match& match) {
     }
     match.nodes.insert(match.nodes.end(), reader.nodes().begin(), reader.nodes().end());
     absl::StrAppend(&match.blocks, match.blocks.empty() ? "" : ", ",
-                    Text(editor, match.query, reader.terms()));
+                    Text(match.query, reader.terms()));
     row += block.k;
   }
   if (match.query == kNoValue || match.keys == kNoValue) return false;

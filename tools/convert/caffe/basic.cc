@@ -11,9 +11,9 @@
 namespace ulfd::convert {
 namespace {
 
-absl::Status WantValues(const CaffeNode& node, absl::Span<const CaffeBlob> blobs, size_t blob,
-                        int64_t wanted, absl::string_view what) {
-  const std::vector<float>& values = blobs[blob].values;
+absl::Status WantValues(const CaffeNode& node, size_t blob, int64_t wanted,
+                        absl::string_view what) {
+  const std::vector<float>& values = node.blobs[blob].values;
   if (static_cast<int64_t>(values.size()) == wanted) return absl::OkStatus();
   return InvalidArgument("blob ", blob, ": ", values.size(), " values, want ", wanted, " (", what,
                          ")");
@@ -27,13 +27,12 @@ absl::Status InnerProduct(CaffeNode& node) {
   if (axis == 0) return Unimplemented("inner_product_param.axis 0 mixes rows");
   const int64_t n = p.num_output();
   ASSIGN_OR_RETURN(const int64_t k, InnerSize(node.builder, node.in(), axis - 1));
-  RETURN_IF_ERROR(
-      WantValues(node, node.blobs, 0, n * k, absl::StrCat("num_output ", n, " x ", k, " inputs")));
+  RETURN_IF_ERROR(WantValues(node, 0, n * k, absl::StrCat("num_output ", n, " x ", k, " inputs")));
   std::vector<ulf::BlobData> weights = {
       MakeBlob(p.transpose() ? std::vector<int64_t>{k, n} : std::vector<int64_t>{n, k},
                node.blobs[0].values)};
   if (p.bias_term()) {
-    RETURN_IF_ERROR(WantValues(node, node.blobs, 1, n, "num_output"));
+    RETURN_IF_ERROR(WantValues(node, 1, n, "num_output"));
     weights.push_back(MakeBlob({n}, node.blobs[1].values));
   }
   std::string in = node.in();
@@ -72,9 +71,9 @@ absl::Status Prelu(CaffeNode& node) {
   RETURN_IF_ERROR(node.WantBlobs(1, "slopes"));
   std::vector<float> slopes = node.blobs[0].values;
   if (node.layer.prelu_param().channel_shared()) {
-    RETURN_IF_ERROR(WantValues(node, node.blobs, 0, 1, "channel_shared is true"));
+    RETURN_IF_ERROR(WantValues(node, 0, 1, "channel_shared is true"));
   } else if (node.rank() > 1 && node.shape()[1].IsConst()) {
-    RETURN_IF_ERROR(WantValues(node, node.blobs, 0, node.shape()[1].value(), "channels"));
+    RETURN_IF_ERROR(WantValues(node, 0, node.shape()[1].value(), "channels"));
   }
   return AddPrelu(node.builder, node.layer.name(), node.in(), slopes, node.out());
 }
@@ -173,7 +172,7 @@ absl::Status BatchNorm(CaffeNode& node) {
     return Unimplemented(
         "batch_norm_param.use_global_stats is false: statistics of a request's own rows");
   }
-  RETURN_IF_ERROR(WantValues(node, node.blobs, 2, 1, "scale factor"));
+  RETURN_IF_ERROR(WantValues(node, 2, 1, "scale factor"));
   const float factor = node.blobs[2].values[0] == 0 ? 0 : 1 / node.blobs[2].values[0];
   ChannelNorm norm;
   norm.eps = p.eps();
@@ -182,9 +181,9 @@ absl::Status BatchNorm(CaffeNode& node) {
   for (float& value : norm.mean) value *= factor;
   for (float& value : norm.var) value *= factor;
   const size_t channels = norm.mean.size();
-  RETURN_IF_ERROR(WantValues(node, node.blobs, 1, static_cast<int64_t>(channels), "like blob 0"));
+  RETURN_IF_ERROR(WantValues(node, 1, static_cast<int64_t>(channels), "like blob 0"));
   if (node.rank() > 1 && node.shape()[1].IsConst()) {
-    RETURN_IF_ERROR(WantValues(node, node.blobs, 0, node.shape()[1].value(), "channels"));
+    RETURN_IF_ERROR(WantValues(node, 0, node.shape()[1].value(), "channels"));
   }
   norm.gamma.assign(channels, 1.0f);
   norm.beta.assign(channels, 0.0f);
@@ -232,7 +231,7 @@ absl::Status Scale(CaffeNode& node) {
   ChannelNorm norm;
   RETURN_IF_ERROR(ReadScale(node.layer, node.blobs, norm));
   if (node.shape()[axis].IsConst()) {
-    RETURN_IF_ERROR(WantValues(node, node.blobs, 0, node.shape()[axis].value(), "channels"));
+    RETURN_IF_ERROR(WantValues(node, 0, node.shape()[axis].value(), "channels"));
   }
   norm.mean.assign(norm.gamma.size(), 0.0f);
   norm.var.assign(norm.gamma.size(), 1.0f);
