@@ -5,8 +5,6 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "server/system/threads.h"
-
 namespace ulfd::server {
 namespace {
 
@@ -22,15 +20,8 @@ double CpuSeconds() { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC;
 }  // namespace
 
 TrafficHistory::TrafficHistory(const Metrics& metrics, const WorkerPool& scheduler)
-    : metrics_(metrics), scheduler_(scheduler), thread_([this] { Loop(); }) {}
-
-TrafficHistory::~TrafficHistory() {
-  {
-    MutexLock lock(mu_);
-    stopping_ = true;
-  }
-  stop_.NotifyAll();
-  thread_.join();
+    : metrics_(metrics), scheduler_(scheduler) {
+  queue_.Add([this] { Loop(); });
 }
 
 TrafficHistory::Look TrafficHistory::Take() const {
@@ -54,19 +45,15 @@ void TrafficHistory::Keep(Look look) {
 }
 
 void TrafficHistory::Loop() {
-  MakeBackgroundThread("ulfd-history");
   Clock::time_point next = Clock::now();
-  while (true) {
+  do {
     try {
       Keep(Take());
     } catch (const std::bad_alloc&) {
       // A gap of two seconds.
     }
     next += kEvery;
-    MutexLock lock(mu_);
-    while (!stopping_ && Clock::now() < next) stop_.WaitUntil(mu_, next);
-    if (stopping_) return;
-  }
+  } while (queue_.SleepFor(next - Clock::now()));
 }
 
 std::string TrafficHistory::ToJson() const {

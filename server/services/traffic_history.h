@@ -7,13 +7,13 @@
 #include <cstdint>
 #include <deque>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "base/mutex.h"
 #include "server/observe/metrics.h"
 #include "server/scheduler/worker_pool.h"
+#include "server/system/background_queue.h"
 
 namespace ulfd::server {
 
@@ -22,7 +22,6 @@ namespace ulfd::server {
 class TrafficHistory {
  public:
   TrafficHistory(const Metrics& metrics, const WorkerPool& scheduler);
-  ~TrafficHistory();
 
   // {"bounds": [seconds of each bucket, null for what is above],
   //  "looks": [{"age_ms", "waiting", "in_flight", "busy", "cpu": seconds so far, "versions":
@@ -45,11 +44,9 @@ class TrafficHistory {
   const Metrics& metrics_;
   const WorkerPool& scheduler_;
   mutable Mutex mu_;
-  CondVar stop_;
-  bool stopping_ ABSL_GUARDED_BY(mu_) = false;
   std::deque<Look> looks_ ABSL_GUARDED_BY(mu_);
   size_t kept_versions_ ABSL_GUARDED_BY(mu_) = 0;  // Of all looks.
-  std::thread thread_;                             // Last: it uses everything above.
+  BackgroundQueue queue_{"ulfd-history"};          // Last: it uses everything above.
 };
 
 }  // namespace ulfd::server
