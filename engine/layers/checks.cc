@@ -2,7 +2,6 @@
 #include "engine/layers/checks.h"
 
 #include <algorithm>
-#include <numeric>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -112,21 +111,6 @@ absl::StatusOr<Weight> WantMatrix(LayerWeights weights, int index) {
   return matrix;
 }
 
-absl::StatusOr<float> EpsOf(const ParseContext& ctx, absl::string_view field, bool is_set,
-                            float eps) {
-  constexpr float kGuideEps = 0.01f;
-  if (!is_set) {
-    if (ctx.guide_eps) eps = kGuideEps;
-    ctx.notices.push_back(absl::StrCat(
-        field, ".eps is not set: using ", eps,
-        ctx.guide_eps ? ", the layer guide's default" : ", the published format's default"));
-  }
-  if (!(eps >= 0)) {
-    return InvalidArgument(field, ".eps: ", eps, ", want 0 or more");
-  }
-  return eps;
-}
-
 void Suggest(TensorSpec& spec, const Shape& shape, Level level) {
   if (!spec.shape.ranked()) {
     spec.shape = shape;
@@ -138,56 +122,6 @@ void Suggest(TensorSpec& spec, const Shape& shape, Level level) {
     return;
   }
   if (spec.level == Level::kUnknown) spec.level = level;
-}
-
-absl::StatusOr<CyclicParams> ReadCyclic(LayerWeights weights) {
-  constexpr int64_t kMaxPeriod = int64_t{1} << 26;
-  // Elements per step of the kernels: fits L1, hides the cost of a call.
-  constexpr int64_t kMinBlock = 2048;
-  CyclicParams params;
-  params.period = 1;
-  for (size_t i = 0; i < weights.size(); ++i) {
-    const int64_t size = static_cast<int64_t>(weights[i].data.size());
-    if (size == 0) return BadWeight(weights, i, "at least one value");
-    params.period = std::lcm(params.period, size);
-    if (params.period > kMaxPeriod) {
-      return BadWeight(weights, i, "a size that divides those of the other weights");
-    }
-  }
-  params.block = params.period * std::max<int64_t>(1, kMinBlock / params.period);
-  for (const Weight& weight : weights) {
-    std::vector<float> values(params.block);
-    for (int64_t i = 0; i < params.block; i += weight.data.size()) {
-      std::copy(weight.data.begin(), weight.data.end(), values.begin() + i);
-    }
-    params.values.push_back(std::move(values));
-  }
-  return params;
-}
-
-absl::StatusOr<TensorSpecs> InferCyclic(const TensorSpec& in, const CyclicParams& params) {
-  RETURN_IF_ERROR(WantFloat32({in}));
-  // A factor of the number of elements in every row.
-  int64_t row = 1;
-  for (int i = 1; i < in.shape.rank(); ++i) {
-    if (in.shape[i].IsConst()) row *= in.shape[i].value();
-  }
-  TensorSpec out = in;
-  if (row % params.period == 0) return TensorSpecs{out};
-  const Dim elements = in.shape.Elements();
-  if ((elements.IsConst() || elements.IsUsers()) && elements.value() % params.period != 0) {
-    return BadInput(0, in, "a multiple of ", params.period,
-                    " elements (the size of the parameters)");
-  }
-  // The parameters of a row depend on its place.
-  if (out.level != Level::kConstant) out.level = Level::kUnknown;
-  return TensorSpecs{out};
-}
-
-void SuggestCyclic(TensorSpec& spec, const CyclicParams& params) {
-  if (params.period > 1) {
-    Suggest(spec, Shape({Dim::Unknown(), Dim::Of(params.period)}), Level::kUnknown);
-  }
 }
 
 }  // namespace ulfd::engine

@@ -67,27 +67,8 @@ absl::Status BadWeight(LayerWeights weights, int index, const Parts&... wanted) 
 // The weight as a matrix: leading dimensions of 1 beyond two are dropped.
 absl::StatusOr<Weight> WantMatrix(LayerWeights weights, int index);
 
-// The eps of bn and dice: what the file sets, or the default with a notice.  `field` is "bn_param"
-// or "dice_param".
-absl::StatusOr<float> EpsOf(const ParseContext& ctx, absl::string_view field, bool is_set,
-                            float eps);
-
 // For Layer::SuggestInputs: fills in what `spec` leaves open, if the ranks agree.
 void Suggest(TensorSpec& spec, const Shape& shape, Level level);
-
-// Parameters that repeat along the flattened input (index modulo size): prelu, bn and dice.
-struct CyclicParams {
-  int64_t period = 0;                      // Common period of all of them.
-  int64_t block = 0;                       // A multiple of the period; length of each vector below.
-  std::vector<std::vector<float>> values;  // Per weight.
-};
-// Errors: an empty weight.
-absl::StatusOr<CyclicParams> ReadCyclic(LayerWeights weights);
-// The output of a function of input 0 and of parameters with that period.  Refuses an input that
-// they do not divide.
-absl::StatusOr<TensorSpecs> InferCyclic(const TensorSpec& in, const CyclicParams& params);
-// Suggests [?, period].
-void SuggestCyclic(TensorSpec& spec, const CyclicParams& params);
 
 }  // namespace ulfd::engine
 

@@ -12,8 +12,14 @@
 
 namespace ulfd::engine {
 
-struct CyclicParams;    // engine/layers/checks.h
 struct FusedFcOptions;  // engine/layers/fused/fused_fc.h
+
+// Parameters that repeat along the flattened input (index modulo size): prelu, bn and dice.
+struct CyclicParams {
+  int64_t period = 0;                      // Common period of all of them.
+  int64_t block = 0;                       // A multiple of the period; length of each vector below.
+  std::vector<std::vector<float>> values;  // Per weight.
+};
 
 // A weight matrix W [k, n] wherever it lies: rows of matrices that are laid out for kernels, one
 // below the other; or, if there are no such rows, element (i, j) is data[i * row_stride + j *

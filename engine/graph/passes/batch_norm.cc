@@ -14,7 +14,6 @@
 #include "engine/graph/passes/columns.h"
 #include "engine/graph/passes/passes.h"
 #include "engine/graph/passes/weights.h"
-#include "engine/layers/checks.h"
 #include "engine/layers/fused/fused_fc.h"
 
 namespace ulfd::engine {

@@ -10,7 +10,6 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "engine/graph/passes/passes.h"
-#include "engine/layers/checks.h"
 #include "engine/layers/fused/fused_fc.h"
 
 namespace ulfd::engine {

@@ -1,13 +1,17 @@
 // Functions whose parameters repeat along the flattened input: prelu, dice, bn.
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <initializer_list>
 #include <memory>
+#include <numeric>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "base/errors.h"
 #include "base/status_macros.h"
 #include "engine/kernels/table.h"
 #include "engine/layers/checks.h"
@@ -16,6 +20,32 @@
 
 namespace ulfd::engine {
 namespace {
+
+// Errors: an empty weight.
+absl::StatusOr<CyclicParams> ReadCyclic(LayerWeights weights) {
+  constexpr int64_t kMaxPeriod = int64_t{1} << 26;
+  // Elements per step of the kernels: fits L1, hides the cost of a call.
+  constexpr int64_t kMinBlock = 2048;
+  CyclicParams params;
+  params.period = 1;
+  for (size_t i = 0; i < weights.size(); ++i) {
+    const int64_t size = static_cast<int64_t>(weights[i].data.size());
+    if (size == 0) return BadWeight(weights, i, "at least one value");
+    params.period = std::lcm(params.period, size);
+    if (params.period > kMaxPeriod) {
+      return BadWeight(weights, i, "a size that divides those of the other weights");
+    }
+  }
+  params.block = params.period * std::max<int64_t>(1, kMinBlock / params.period);
+  for (const Weight& weight : weights) {
+    std::vector<float> values(params.block);
+    for (int64_t i = 0; i < params.block; i += weight.data.size()) {
+      std::copy(weight.data.begin(), weight.data.end(), values.begin() + i);
+    }
+    params.values.push_back(std::move(values));
+  }
+  return params;
+}
 
 class CyclicKernel final : public Kernel {
  public:
@@ -65,10 +95,30 @@ class Cyclic final : public Layer {
     ASSIGN_OR_RETURN(CyclicParams params, ReadCyclic(weights));
     return std::unique_ptr<Layer>(new Cyclic(op, std::move(params), eps));
   }
+  // Refuses an input that the parameters do not divide.
   absl::StatusOr<TensorSpecs> Infer(absl::Span<const TensorSpec> in) const override {
-    return InferCyclic(in[0], params_);
+    RETURN_IF_ERROR(WantFloat32(in));
+    TensorSpec out = in[0];
+    // A factor of the number of elements in every row.
+    int64_t row = 1;
+    for (int i = 1; i < out.shape.rank(); ++i) {
+      if (out.shape[i].IsConst()) row *= out.shape[i].value();
+    }
+    if (row % params_.period == 0) return TensorSpecs{out};
+    const Dim elements = out.shape.Elements();
+    if ((elements.IsConst() || elements.IsUsers()) && elements.value() % params_.period != 0) {
+      return BadInput(0, out, "a multiple of ", params_.period,
+                      " elements (the size of the parameters)");
+    }
+    // The parameters of a row depend on its place.
+    if (out.level != Level::kConstant) out.level = Level::kUnknown;
+    return TensorSpecs{out};
   }
-  void SuggestInputs(absl::Span<TensorSpec> in) const override { SuggestCyclic(in[0], params_); }
+  void SuggestInputs(absl::Span<TensorSpec> in) const override {
+    if (params_.period > 1) {
+      Suggest(in[0], Shape({Dim::Unknown(), Dim::Of(params_.period)}), Level::kUnknown);
+    }
+  }
   Semantics semantics() const override { return {.op = op_, .params = &params_, .eps = eps_}; }
   absl::StatusOr<std::unique_ptr<Kernel>> Prepare(absl::Span<const TensorSpec>) const override {
     return std::unique_ptr<Kernel>(new CyclicKernel(op_, params_, eps_));
@@ -85,6 +135,23 @@ class Cyclic final : public Layer {
   const CyclicParams params_;
   const float eps_;
 };
+
+// The eps of bn and dice: what the file sets, or the default with a notice.  `field` is "bn_param"
+// or "dice_param".
+absl::StatusOr<float> EpsOf(const ParseContext& ctx, absl::string_view field, bool is_set,
+                            float eps) {
+  constexpr float kGuideEps = 0.01f;
+  if (!is_set) {
+    if (ctx.guide_eps) eps = kGuideEps;
+    ctx.notices.push_back(absl::StrCat(
+        field, ".eps is not set: using ", eps,
+        ctx.guide_eps ? ", the layer guide's default" : ", the published format's default"));
+  }
+  if (!(eps >= 0)) {
+    return InvalidArgument(field, ".eps: ", eps, ", want 0 or more");
+  }
+  return eps;
+}
 
 // prelu_layer.
 absl::StatusOr<std::unique_ptr<Layer>> ParsePrelu(const ParseContext& ctx) {
