@@ -292,6 +292,36 @@ def step_of_each_row_behind_it(g):
     g.output(g.node("Gather", [flat, at], flat.array[at.array], axis=0))
 
 
+def last_step_of_a_mask(g):
+    """SR-GNN: y[arange(rows), mask.sum(1) - 1], of a mask that is an input, as PyTorch exports it."""
+    y = g.input("y", g.random.randn(ADS, 4, 3).astype(np.float32))
+    mask = (g.random.rand(ADS, 4) < 0.5).astype(np.float32)
+    mask[:, 1] = 1
+    mask = g.input("by", mask)
+    length = g.with_axes("ReduceSum", mask, [1], mask.array.sum(1), 13, keepdims=0)
+    last = g.binary("Sub", g.cast(length, "int"), g.constant(np.array(1)))
+    shape = g.node("Shape", [y], np.array([ADS, 4, 3]))
+    count, steps = (g.node("Gather", [shape, g.constant(np.array(i))], np.array((ADS, 4)[i]), axis=0)
+                    for i in (0, 1))
+    rows = g.node("Range", [g.constant(np.array(0)), count, g.constant(np.array(1))], np.arange(ADS),
+                  rows="ads")
+    flat = g.node("Flatten", [y], y.array.reshape(-1, 3), axis=2)
+    at = g.node("Mul", [rows, steps], np.arange(ADS) * 4)
+    at = g.node("Add", [last, at], last.array + at.array)
+    g.output(g.node("Gather", [flat, at], flat.array[at.array], axis=0))
+
+
+def best_logarithms(g):
+    """Of numbers below 0, which the proof makes up, a logarithm is none."""
+    x = g.input("x", 0.1 + g.random.rand(ADS, 6).astype(np.float32))
+    y = g.node("Log", [x], np.log(x.array))
+    best, at = g.fresh("best"), g.fresh("at")
+    g.nodes.append(helper.make_node("TopK", [y.name, g.ints(3).name], [best, at], axis=1))
+    g.output(g.keep(Value(best, -np.sort(-y.array, 1)[:, :3], "ads")))
+    first = g.node("ArgMax", [y], y.array.argmax(1), axis=1, keepdims=0)
+    g.output(g.cast(first, "float"))
+
+
 def rows_sorted_and_back(g):
     """As packed sequences are, by length."""
     mixed, wanted, back = sorted_by_length(g)
@@ -769,7 +799,7 @@ PATTERNS = [step_that_an_id_tells, example_without_dynamic_axes, exported_long_a
             best_steps_in_order, ranks_of_steps,
             few_and_many_of_the_best, gates_of_the_best, entries_added_up,
             entries_of_constant_places, rows_sorted_and_back, step_of_each_row_behind_it,
-            order_sorted, last_step_of_a_length,
+            order_sorted, last_step_of_a_length, last_step_of_a_mask, best_logarithms,
             steps_assigned, column_replaced, slices_assigned, columns_assigned_a_constant,
             step_of_each_row, masked_select, merged_heads, sums_across_rows,
             extremes_across_rows, rows_beside_rows,

@@ -7,8 +7,10 @@
 #include <functional>
 #include <optional>
 #include <random>
+#include <set>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -79,12 +81,39 @@ double MadeUpId(std::mt19937& random, const IdRange& range) {
 constexpr int64_t kAnyPlace = 64;
 // What a model refuses among made-up inputs, as it turns out.
 struct Limits {
-  bool zeros = true;         // Among integers, by which it may divide.
-  bool positive = false;     // Only such: a logarithm may become an integer.
-  bool below = true;         // Ids below 0, which may be places, too.
-  int64_t most = kAnyPlace;  // Integers are below if they are places, and numbers smaller then,
-                             // which may become such.
+  bool zeros = true;            // Among integers, by which it may divide.
+  bool positive = false;        // Only such: a logarithm may become an integer.
+  bool below = true;            // Ids below 0, which may be places, too.
+  int64_t most = kAnyPlace;     // Integers are below if they are places, and numbers smaller then,
+                                // which may become such.
+  std::set<std::string> masks;  // Inputs of 0 and 1, of which no row is all 0.
 };
+
+// Inputs whose sums tell places, as mask.sum(1) - 1 tells the last step: anything but a mask would
+// tell some that a row does not have.
+std::set<std::string> MasksOf(const onnx::GraphProto& graph) {
+  // Per value that tells places: whether its sums do.
+  std::map<std::string, bool> telling;
+  std::set<std::string> masks;
+  for (int i = graph.node_size(); i-- > 0;) {
+    const onnx::NodeProto& node = graph.node(i);
+    const std::string& op = node.op_type();
+    if (absl::StartsWith(op, "Gather") && node.input_size() > 1) {
+      telling.try_emplace(node.input(1), false);
+    }
+    const auto found = node.output_size() > 0 ? telling.find(node.output(0)) : telling.end();
+    static constexpr const char* kOps[] = {"Add",     "Sub",     "Cast",      "Clip",   "Max",
+                                           "Reshape", "Squeeze", "Unsqueeze", "Concat", "Expand"};
+    const bool sum = op == "ReduceSum";
+    if (found == telling.end() || !(sum || absl::c_linear_search(kOps, op))) continue;
+    for (const std::string& input : node.input()) telling[input] |= sum || found->second;
+  }
+  for (const onnx::ValueInfoProto& input : graph.input()) {
+    const auto found = telling.find(input.name());
+    if (found != telling.end() && found->second) masks.insert(input.name());
+  }
+  return masks;
+}
 
 Array MadeUp(const SourceInput& input, int64_t rows, const Trial& trial, const Limits& limits,
              std::mt19937& random) {
@@ -122,6 +151,9 @@ Array MadeUp(const SourceInput& input, int64_t rows, const Trial& trial, const L
         // Lengths, less 1, are places, too.
         if (input.places > 1 && value == 0) value = 1;
       }
+    }
+    if (limits.masks.contains(input.name) && width > 1 && ids == input.ids.end()) {
+      value = i % input.row_shape.back() == 0 ? 1 : static_cast<double>(random() % 2);
     }
     // Unsigned ones start over below 0.
     if (input.integers_below > 0 && input.type != onnx::TensorProto::INT64)
@@ -467,6 +499,7 @@ absl::Status Proof::RunTrial(const Evaluator& evaluator, const Trial& trial) {
 
 absl::StatusOr<std::string> Proof::Run() {
   ASSIGN_OR_RETURN(const Evaluator evaluator, Evaluator::Make(model_));
+  limits_.masks = MasksOf(model_.proto.graph());
   const auto enough = std::chrono::steady_clock::now() + kEnough;
   std::vector<int64_t> ads;
   for (bool decided = false; !decided;) {

@@ -1,6 +1,7 @@
 // The interpreter's operators that choose entries by value or place.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 #include <utility>
 
@@ -12,14 +13,19 @@
 namespace ulfd::convert::reference {
 namespace {
 
+// The more, the better.  ONNX does not say what NaN is: as in top_k_layer, the worst of numbers.
+double Merit(double value, bool largest) {
+  return std::isnan(value) ? -INFINITY : largest ? value : -value;
+}
+
 // The places of a line, the best first; of equal ones the first.
 std::vector<int64_t> Ranked(const Array& x, int64_t first, int64_t step, int64_t size,
                             bool largest) {
   std::vector<int64_t> places(static_cast<size_t>(size));
   std::iota(places.begin(), places.end(), 0);
   std::stable_sort(places.begin(), places.end(), [&](int64_t a, int64_t b) {
-    const double x_a = x.at(first + a * step), x_b = x.at(first + b * step);
-    return largest ? x_a > x_b : x_a < x_b;
+    const double x_a = Merit(x.at(first + a * step), largest);
+    return x_a > Merit(x.at(first + b * step), largest);
   });
   return places;
 }
@@ -34,8 +40,9 @@ Results ArgBest(const Call& c) {
   Lines(x.dims, axis, [&](int64_t first, int64_t step) {
     int64_t best = 0;
     for (int64_t i = 1; i < x.dims[axis]; ++i) {
-      const double now = x.at(first + i * step), before = x.at(first + best * step);
-      if ((largest ? now > before : now < before) || (last && now == before)) best = i;
+      const double now = Merit(x.at(first + i * step), largest);
+      const double before = Merit(x.at(first + best * step), largest);
+      if (now > before || (last && now == before)) best = i;
     }
     out.push_back(best);
   });
