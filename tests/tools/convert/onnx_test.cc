@@ -39,6 +39,7 @@ using ::testing::Field;
 using ::testing::FloatNear;
 using ::testing::HasSubstr;
 using ::testing::IsNan;
+using ::testing::Not;
 using ::testing::Pointwise;
 using ::testing::StartsWith;
 
@@ -592,6 +593,32 @@ TEST_F(OnnxTest, UsersMergedRowsAreRepeatedPerAd) {
   ASSERT_TRUE(report.ok()) << report.status();
   EXPECT_THAT(report->user_inputs, ElementsAre("h [users, 2, 3] float32"));
   EXPECT_THAT(report->notes, Contains(StartsWith("proved: ")));
+}
+
+// x.unfold(1, ..): windows of steps, each turned and then all turned back.
+TEST_F(OnnxTest, TurnedPartsAreJoinedAsTheyLie) {
+  const std::string turned =
+      "attribute { name: 'perm' type: INTS ints: [0, 2, 1] } } node { op_type: 'Unsqueeze' ";
+  const std::string path = dir_.Write(
+      "m.onnx",
+      Model(X({"batch", "2", "3"}) + Out({"batch", "2", "2", "3"}) +
+            "initializer { name: 'one' data_type: 7 dims: 1 int64_data: 1 } "
+            "node { op_type: 'Sigmoid' input: 'x' output: 's' } "
+            "node { op_type: 'Transpose' input: 'x' output: 'a' " +
+            turned +
+            "input: ['a', 'one'] output: 'b' } "
+            "node { op_type: 'Transpose' input: 's' output: 'c' " +
+            turned +
+            "input: ['c', 'one'] output: 'd' } "
+            "node { op_type: 'Concat' input: ['b', 'd'] output: 'e' attribute { name: 'axis' type: "
+            "INT i: 1 } } "
+            "node { op_type: 'Transpose' input: 'e' output: 'y' attribute { name: 'perm' type: "
+            "INTS ints: [0, 1, 3, 2] } }")
+          .SerializeAsString());
+  const auto report = ConvertOnnx(path, dir_.File("ok/1"), {});
+  ASSERT_TRUE(report.ok()) << report.status();
+  EXPECT_THAT(report->notes, Contains(StartsWith("proved: ")));
+  EXPECT_THAT(report->ToString(), Not(HasSubstr("transpose_layer")));
 }
 
 // nn.MultiheadAttention: rows and heads are one dimension, as many as the query has, behind the

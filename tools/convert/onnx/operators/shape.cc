@@ -5,6 +5,7 @@
 #include <iterator>
 #include <numeric>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "base/errors.h"
 #include "base/status_macros.h"
@@ -327,7 +328,16 @@ absl::Status Concat(OnnxNode& node) {
     return absl::OkStatus();
   }
   ASSIGN_OR_RETURN(const int axis, WantAxis(IntAttribute(node.node, "axis", 0), values[0].rank()));
-  return JoinValues(node, std::move(values), axis);
+  // Views of tensors that all have the same other order are joined in that: nothing is moved.
+  const std::vector<int> order = TensorOrder(node.graph, values[0]), back = Inverse(order);
+  const auto has_order = [&](const OnnxValue& x) { return TensorOrder(node.graph, x) == order; };
+  if (order.empty() || order[0] != 0 || !absl::c_all_of(values, has_order)) {
+    return JoinValues(node, std::move(values), axis);
+  }
+  for (OnnxValue& x : values) x = Reordered(x, order);
+  RETURN_IF_ERROR(JoinValues(node, std::move(values), back[axis]));
+  node.Set(Reordered(*node.graph.FindValue(node.output()), back));
+  return absl::OkStatus();
 }
 
 // ---------------------------------------------------------------------------------- cuts
