@@ -99,8 +99,8 @@ struct Form {
   bool transpose_a = false;  // [.., T, 1]^T [.., T, E],
   bool transpose_b = false;  // else [.., I, K] [.., n, K]^T,
   bool rows = false;         // of which each index before the axis may be a product of its own.
-  // [.., M, 1, K] [.., N, K]^T or [.., M, K, 1] [.., K, N]: the axes that only the left operand has,
-  // from `own` to the last two, and the one that only the right one has.  0: none.
+  // [.., M, K] [.., N, K]^T or [.., M, K] [.., K, N]: M are the axes from `own` to the last two,
+  // which only the left operand has, N is `column`, which only the right one has.  0: none.
   int own = 0, column = 0;
 };
 
@@ -133,7 +133,7 @@ std::optional<Sizes> OperandSizes(const Form& form, const Factor& factor, int ax
   for (int d = 1; d < rank; ++d) {
     const int64_t size = (*sizes)[d - 1];
     const bool own = form.own > 0 && d >= form.own && d < rank - 2;
-    if (left ? form.own > 0 && d == form.column : own) continue;
+    if (left ? d == form.column : own) continue;
     if (form.rows && d == axis) dims.push_back(1);  // [.., I, K] -> [.., I, 1, K]
     if (left && own && d > form.own) {
       dims.back() *= size;

@@ -387,8 +387,8 @@ absl::StatusOr<bool> EinsumDense(OnnxNode& node, const Equation& equation,
   return true;
 }
 
-// The labels of the output: rows of the request, those of both terms, the others.  In this order sums
-// of products are products of matrices, which the engine finds.
+// The labels of the output: rows of the request, those of both terms, the others.  In this order
+// sums of products are products of matrices, which the engine finds.
 std::string BatchFirst(const Equation& equation, const OnnxValue (&x)[2]) {
   const auto place = [&](char label) {
     int terms = 0;
