@@ -52,7 +52,7 @@ int64_t Count(const Shape& shape, int from, int to) {
 // Axes of a layer's operands with the rows in front.
 struct Frame {
   int rank = 0;
-  Form form;  // Without a value.
+  Form form;  // Of one of them; whose value does not matter.
 
   // Where an axis other than that of the rows is.
   int Index(int axis) const {
@@ -269,8 +269,7 @@ class Rewriter {
   bool AlongAxis(const Node& node, const Semantics& semantics) {
     const std::optional<Form> form = FormOf(node.inputs[0]);
     if (!form.has_value() || semantics.axis == form->axis) return false;
-    const Frame frame{shape(node.inputs[0]).rank(),
-                      {kNoValue, form->axis, form->before, form->behind}};
+    const Frame frame{shape(node.inputs[0]).rank(), *form};
     const int axis = frame.Index(semantics.axis);
     if (semantics.op == Op::kSoftmax) return Along(node, frame, MakeSoftmax(axis), form->axis);
     if (semantics.op == Op::kConcat) return Along(node, frame, MakeConcat(axis), form->axis);
@@ -313,8 +312,7 @@ class Rewriter {
     if (node.inputs.size() == 2) return axis == 1 && Take(node);
     const std::optional<Form> form = FormOf(node.inputs[0]);
     if (!form.has_value() || form->axis == axis) return false;
-    const Frame frame{shape(node.inputs[0]).rank(),
-                      {kNoValue, form->axis, form->before, form->behind}};
+    const Frame frame{shape(node.inputs[0]).rank(), *form};
     const std::optional<ValueId> operand = Operand(node, node.inputs[0], frame);
     if (!operand.has_value()) return false;
     const ValueId best =
@@ -333,10 +331,9 @@ class Rewriter {
     if (!form.has_value() || form->axis != 0 || !one || forms_.contains(node.inputs[0])) {
       return false;
     }
-    Sizes behind = {form->before * form->behind};
+    Sizes behind;
     for (int i = 1; i < places.rank(); ++i) behind.push_back(places[i].value());
-    behind[0] *= behind[1];
-    behind.erase(behind.begin() + 1);
+    behind[0] *= form->before * form->behind;  // Along which it chooses.
     const ValueId value = Add(node, "rows_first", node.type, node.layer,
                               {node.inputs[0], AddReshape(node, form->value, std::move(behind))});
     return Done(node, {value, 0, form->before, form->behind});
@@ -375,8 +372,7 @@ class Rewriter {
   bool Transpose(const Node& node, const std::vector<int>& perm) {
     const std::optional<Form> form = FormOf(node.inputs[0]);
     if (!form.has_value()) return false;
-    const Frame frame{shape(node.inputs[0]).rank(),
-                      {kNoValue, form->axis, form->before, form->behind}};
+    const Frame frame{shape(node.inputs[0]).rank(), *form};
     std::vector<int> order = {0};
     int axis = 0;
     for (int i = 0; i < frame.rank; ++i) {
