@@ -221,17 +221,6 @@ def places_of_one_row(g):
     g.output(g.node("Gather", [flat, best], y.array[np.arange(ADS), best.array], axis=0))
 
 
-def step_behind_rows_of_the_example(g):
-    """A row of each step, in exports of several rows and of one."""
-    g.rows = ADS
-    step_of_each_row_behind_it(g)
-
-
-def step_behind_the_only_row(g):
-    g.rows, g.ad_inputs = 1, ["y", "place"]
-    step_of_each_row_behind_it(g)
-
-
 def packed_rows_of_the_example(g):
     """Rows sorted by length and back, whose numbers are constants."""
     g.rows = ADS
@@ -560,21 +549,27 @@ def number_of_one_row(g):
     g.output(g.node("ScatterND", [x, at, value], array, rows="ads"))
 
 
-def steps_that_an_example_chooses(g):
-    """SDIM, with axes that are numbers."""
-    g.rows = ADS
-    steps_that_a_hash_chooses(g)
+def of_rows(pattern, name):
+    """The pattern with axes that are numbers, by an example of several rows."""
+    def exported(g):
+        g.rows = ADS
+        pattern(g)
+    exported.__name__ = name
+    return exported
 
 
-def steps_that_the_only_row_chooses(g):
-    g.rows, g.ad_inputs = 1, ["x", "m"]
-    steps_that_a_hash_chooses(g)
+def of_one_row(pattern, ad_inputs, name):
+    """By an example of one row, where these inputs are the ads'."""
+    def exported(g):
+        g.rows, g.ad_inputs = 1, ad_inputs
+        pattern(g)
+    exported.__name__ = name
+    return exported
 
 
 PATTERNS = [steps_in_front, sizes_by_a_condition, constants_of_rows, example_of_one_row,
             sessions_of_one_row, steps_of_one, outputs_of_any_rows, user_of_the_example,
-            bags_of_one_row, bags_of_one_size, entries_that_are_assigned, places_of_one_row, step_behind_rows_of_the_example,
-            step_behind_the_only_row, packed_rows_of_the_example, packed_row_of_one,
+            bags_of_one_row, bags_of_one_size, entries_that_are_assigned, places_of_one_row, packed_rows_of_the_example, packed_row_of_one,
             squeezed_with_the_row, rows_of_the_example_stay,
             rows_of_the_example_beside_those_of_requests, weights_of_the_example_stay,
             only_row_of_the_example_stays,
@@ -584,7 +579,11 @@ PATTERNS = [steps_in_front, sizes_by_a_condition, constants_of_rows, example_of_
             mask_of_one_head, divided_by_the_example, divided_by_the_only_row,
             only_row_repeated, number_of_one_row,
             only_step_of_the_only_row, only_row_behind_the_step, mean_of_the_example,
-            columns_of_the_only_row, steps_that_an_example_chooses, steps_that_the_only_row_chooses]
+            columns_of_the_only_row,
+            of_rows(step_of_each_row_behind_it, "step_behind_rows_of_the_example"),
+            of_one_row(step_of_each_row_behind_it, ["y", "place"], "step_behind_the_only_row"),
+            of_rows(steps_that_a_hash_chooses, "steps_that_an_example_chooses"),
+            of_one_row(steps_that_a_hash_chooses, ["x", "m"], "steps_that_the_only_row_chooses")]
 REFUSED = [(ones_of_the_example, "an output has the example's rows"),
            (sums_of_the_example_that_are_lost, "loses all but one"),
            (share_of_the_example, "computed across rows"),
