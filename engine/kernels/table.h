@@ -95,9 +95,9 @@ struct KernelTable {
   // floats; nothing overlaps.
   void (*transpose)(const float* from, int64_t from_step, int64_t rows, int64_t columns, float* to,
                     int64_t to_step);
-  // One step of a GRU for one row of n units: h = c + z * (h - c) with r = sigmoid(x_r + g_r), z =
-  // sigmoid(x_z + g_z), c = tanh(x_c + bias + r * g_c), where x and g hold 3 * n values in the
-  // order r, z, c (g: what h gives, biases included).
+  // One step of a GRU for one row of n units: h = c + z * (h - c).  Here r = sigmoid(x_r + g_r),
+  // z = sigmoid(x_z + g_z) and c = tanh(x_c + bias + r * g_c).  x and g hold 3 * n values in the
+  // order r, z, c.  g is what h gives, biases included.
   void (*gru_cell)(const float* x, const float* g, const float* bias, float* h, int64_t n);
   // One step of an LSTM for one row of n units: c = f * c + i * tanh(x_g + g_g), h = o * tanh(c)
   // with i, f, o = sigmoid(x + g).  x and g hold 4 * n values in the order i, f, g, o.  g is what h
