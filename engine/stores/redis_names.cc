@@ -2,14 +2,37 @@
 #include "engine/stores/redis_names.h"
 
 #include <netdb.h>
+#include <sys/time.h>
 
 #include <cstring>
 
 #include "base/errors.h"
+#include "base/file_descriptor.h"
 #include "base/status_macros.h"
 
 namespace ulfd::engine {
 namespace {
+
+// How long one of several addresses may take to let somebody connect.
+constexpr timeval kConnectTimeout = {.tv_sec = 1, .tv_usec = 0};
+
+bool LetsConnect(const addrinfo& at) {
+  const FileDescriptor connection(socket(at.ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const int fd = connection.get();
+  return fd >= 0 &&
+         setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &kConnectTimeout, sizeof kConnectTimeout) == 0 &&
+         connect(fd, at.ai_addr, at.ai_addrlen) == 0;
+}
+
+// The first of several addresses at which somebody listens, or the first: a name may have one of
+// each protocol, and Redis listens at one of them alone.
+const addrinfo* Listening(const addrinfo* found) {
+  if (found->ai_next == nullptr) return found;
+  for (const addrinfo* at = found; at != nullptr; at = at->ai_next) {
+    if (LetsConnect(*at)) return at;
+  }
+  return found;
+}
 
 // With AI_NUMERICHOST among the flags it asks nobody.
 absl::StatusOr<RedisAddress> AddressOf(const std::string& node, int flags) {
@@ -21,9 +44,10 @@ absl::StatusOr<RedisAddress> AddressOf(const std::string& node, int flags) {
   if (const int error = getaddrinfo(host.c_str(), port.c_str(), &hints, &found); error != 0) {
     return Unavailable("Redis node ", node, ": ", gai_strerror(error));
   }
+  const addrinfo* const taken = Listening(found);
   RedisAddress address;
-  address.size = found->ai_addrlen;
-  std::memcpy(&address.address, found->ai_addr, found->ai_addrlen);
+  address.size = taken->ai_addrlen;
+  std::memcpy(&address.address, taken->ai_addr, taken->ai_addrlen);
   freeaddrinfo(found);
   return address;
 }

@@ -32,7 +32,8 @@ class RedisNames {
  public:
   // Of an IP address, or of a name that was resolved.  UNAVAILABLE: it was not yet.
   absl::StatusOr<RedisAddress> Find(const std::string& node) const;
-  // Asks for the address of a name, and remembers it for Find.
+  // Asks for the address of a name, and remembers it for Find: of several the first one where
+  // somebody listens, which may take a second for each.
   absl::Status Resolve(const std::string& node);
   // Forgets all others: a cluster may name new ones for ever.
   void KeepOnly(const std::set<std::string>& nodes);

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/stores/redis_cluster.h"
 
+#include <arpa/inet.h>
 #include <dlfcn.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -25,13 +26,19 @@
 #include "engine/stores/stored_table.h"
 #include "tests/testing/redis_listener.h"
 
-// Where the name moving.test is: a resolver of the test's own stands before the system's.
+// Where the names moving.test and two.test are: a resolver of the test's own stands before the
+// system's.
 static std::atomic<const char*> moving_test = "127.0.0.1";
+static constexpr const char* kTwoTest[] = {"127.0.0.2", "127.0.0.1"};
 extern "C" int getaddrinfo(const char* name, const char* service, const addrinfo* hints,
                            addrinfo** found) {
   static const auto resolve =
       reinterpret_cast<decltype(&getaddrinfo)>(dlsym(RTLD_NEXT, "getaddrinfo"));
   const bool asks = (hints->ai_flags & AI_NUMERICHOST) == 0;
+  if (asks && std::string(name) == "two.test") {
+    const int error = resolve(kTwoTest[0], service, hints, found);
+    return error != 0 ? error : resolve(kTwoTest[1], service, hints, &(*found)->ai_next);
+  }
   return resolve(asks && std::string(name) == "moving.test" ? moving_test.load() : name, service,
                  hints, found);
 }
@@ -146,6 +153,19 @@ TEST(RedisNamesTest, AsksForNamesOnlyWhenTold) {
   ASSERT_TRUE(names.Resolve("localhost:7").ok());
   EXPECT_TRUE(names.Find("localhost:7").ok());
   EXPECT_FALSE(names.Find("localhost:8").ok());
+}
+
+TEST(RedisNamesTest, TakesTheAddressWhereSomebodyListens) {
+  RedisNames names;
+  const auto address_of = [&names](int port) {
+    const std::string node = absl::StrCat("two.test:", port);
+    EXPECT_TRUE(names.Resolve(node).ok());
+    const absl::StatusOr<RedisAddress> address = names.Find(node);
+    return inet_ntoa(reinterpret_cast<const sockaddr_in&>(address->address).sin_addr);
+  };
+  const testing::RedisListener second;
+  EXPECT_STREQ(address_of(second.port()), kTwoTest[1]);
+  EXPECT_STREQ(address_of(1), kTwoTest[0]);  // Nobody listens at either.
 }
 
 TEST(RedisNamesTest, ForgetsNamesThatNoNodeHas) {
