@@ -158,6 +158,16 @@ class DirectoryTest(SyncTest):
         self.refused('stamp/1: "secret" is neither file nor directory', self.store, self.to)
         self.assertEqual(tree(self.to), {})
 
+    def test_what_it_cannot_look_at(self):
+        add_stamp(self.store, 1)
+        os.chmod(self.store, 0o400)  # Names can be listed.
+        prefix = ["setpriv", "--bounding-set=-dac_override,-dac_read_search"]
+        done = subprocess.run([*(prefix if os.geteuid() == 0 else []),
+                               *command("sync", self.store, self.to)],
+                              capture_output=True, text=True, check=False)
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertRegex(done.stderr, "store//?stamp: Permission denied")
+
     def test_one_bad_version_does_not_stop_the_others(self):
         add_stamp(self.store, 1)
         modelfiles.write_version(os.path.join(self.store, "empty", "1"), {})

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <sys/stat.h>
 
+#include <cerrno>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -26,7 +27,9 @@ class DirectorySource final : public Source {
     std::vector<RemoteEntry> entries;
     for (const std::string& name : names) {
       RemoteEntry entry{.name = name};
-      Look(absl::StrCat(path, "/", name), entry);
+      const absl::Status looked = Look(absl::StrCat(path, "/", name), entry);
+      if (absl::IsNotFound(looked)) continue;  // Gone since it was listed.
+      RETURN_IF_ERROR(looked);
       entries.push_back(std::move(entry));
     }
     return entries;
@@ -39,7 +42,7 @@ class DirectorySource final : public Source {
     const std::string full = absl::StrCat(root_, "/", path);
     ASSIGN_OR_RETURN(InputFile in, InputFile::Open(full));
     RemoteEntry now;
-    Look(full, now);
+    RETURN_IF_ERROR(Look(full, now));
     if (now.tag != file.tag) {
       return FailedPrecondition(full, ": changed while it was copied");
     }
@@ -54,17 +57,18 @@ class DirectorySource final : public Source {
 
  private:
   // Links are not followed: they may lead out of the source.
-  static void Look(const std::string& path, RemoteEntry& entry) {
+  static absl::Status Look(const std::string& path, RemoteEntry& entry) {
     struct stat info;
-    const bool there = lstat(path.c_str(), &info) == 0;
-    if (there && S_ISDIR(info.st_mode)) {
+    if (lstat(path.c_str(), &info) != 0) return absl::ErrnoToStatus(errno, path);
+    if (S_ISDIR(info.st_mode)) {
       entry.kind = RemoteEntry::Kind::kDirectory;
-    } else if (there && S_ISREG(info.st_mode)) {
+    } else if (S_ISREG(info.st_mode)) {
       entry.bytes = info.st_size;
       entry.tag = absl::StrCat(info.st_ino, "-", info.st_mtim.tv_sec, ".", info.st_mtim.tv_nsec);
     } else {
       entry.kind = RemoteEntry::Kind::kOther;
     }
+    return absl::OkStatus();
   }
 
   const std::string root_;
