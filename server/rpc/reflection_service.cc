@@ -85,17 +85,20 @@ class ReflectionService::Stream final : public RpcCall {
   void Over() override { service_.Remove(this, peer()); }
 
   void OnRead(bool ok) {
-    OrNoMemory([this, ok] {
-      MutexLock lock(mu_);
-      reading_ = false;
-      asked_ = true;
-      if (!ok) {
-        EndLocked(grpc::Status::OK);  // The client has no more requests, or is gone.
-      } else if (!finished_) {
-        Reply();
-      }
+    service_.aside_.Add([this, ok] {
+      OrNoMemory([this, ok] { HasRead(ok); });
+      StepEnded();
     });
-    StepEnded();
+  }
+  void HasRead(bool ok) {
+    MutexLock lock(mu_);
+    reading_ = false;
+    asked_ = true;
+    if (!ok) {
+      EndLocked(grpc::Status::OK);  // The client has no more requests, or is gone.
+    } else if (!finished_) {
+      Reply();
+    }
   }
   void OnWritten(bool ok) {
     {
@@ -179,6 +182,7 @@ class ReflectionService::Stream final : public RpcCall {
 };
 
 void ReflectionService::AwaitCalls(CallReceiver& receiver) {
+  aside_.Add([] {});  // From now on it has a thread, which the system may refuse later.
   for (int i = 0; i < kAwaitedCalls; ++i) Stream::Await(*this, receiver);
 }
 

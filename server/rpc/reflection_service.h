@@ -13,6 +13,7 @@
 #include "base/mutex.h"
 #include "proto/reflection.grpc.pb.h"
 #include "server/rpc/call_receiver.h"
+#include "server/system/background_queue.h"
 #include "server/system/room_share.h"
 
 namespace ulfd::server {
@@ -48,6 +49,9 @@ class ReflectionService final
   std::map<std::string, int> of_connection_ ABSL_GUARDED_BY(mu_);  // By peer.
   SharedRoom room_{kMaxStreams};
   bool ended_ ABSL_GUARDED_BY(mu_) = false;
+  // Answers: receiving threads read no connection while something else is ready, and the next
+  // request of a stream always is.  Last: it uses everything above.
+  BackgroundQueue aside_{"ulfd-reflect"};
 };
 
 }  // namespace ulfd::server

@@ -562,6 +562,17 @@ def idle_reflection(site):
     site.hold()
 
 
+@attack("requests without end on reflection streams", "8 connections of 8 streams that take every reply", short=True)
+def reflection_requests(site):
+    wires = [site.wire(_settings((http2.INITIAL_WINDOW_SIZE, 0x7fffffff))) for _ in range(8)]
+    for wire in wires:
+        site.push(wire, frame(http2.WINDOW_UPDATE, 0, 0, struct.pack(">I", 0x7fff0000)))
+        site.streams(wire, REFLECTION, b"", 8, end=False)
+    while not site.over():
+        for wire in wires:
+            site.push(wire, b"".join(frame(http2.DATA, 0, stream, REFLECT_SYMBOL * 50) for stream in range(1, 17, 2)))
+
+
 def watch_too(site):
     """A watcher beside those of the attack must get its answer."""
     try:
