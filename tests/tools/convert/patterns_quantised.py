@@ -31,6 +31,28 @@ def quantised_convolution(g):
     g.output(raw(g, "DequantizeLinear", [product, *own], ((out - 120) * 2.13).astype(np.float32)))
 
 
+def scales_of_an_axis(g):
+    """Weights and numbers that training quantised and dequantised: a scale per entry of an axis."""
+    x, weight = g.input("x", numbers(g, ADS, 3, 4)), g.constant(numbers(g, 2, 3, 4))
+
+    def rounded(value, axis):
+        count = value.array.shape[axis]
+        scale = ((g.random.rand(count) + 0.5) / 16).astype(np.float32)
+        zero = g.random.randint(-9, 9, count).astype(np.int8)
+        own = [g.constant(scale), g.constant(zero)]
+        by = [a.reshape(-1, *[1] * (value.array.ndim - 1 - axis)) for a in (scale, zero)]
+        whole = np.clip(np.round(value.array / by[0]) + by[1], -128, 127)
+        # An axis from the end where there is one, for nodes that say so.
+        back = axis - value.array.ndim if axis == 2 else axis
+        whole = raw(g, "QuantizeLinear", [value, *own], whole, None, axis=back)
+        out = ((whole.array - by[1]) * by[0]).astype(np.float32)
+        return raw(g, "DequantizeLinear", [whole, *own], out, None, axis=back)
+
+    for i, axis in enumerate((1, 2)):
+        part = g.slice(rounded(weight, 0), 0, i, i + 1)
+        g.output(g.binary("Mul", rounded(x, axis), part))
+
+
 def blocks_of_weights(g):
     """A scale for each block of an axis, as weights of language models have them."""
     g.opset = 21
@@ -42,5 +64,5 @@ def blocks_of_weights(g):
     g.output(g.node("MatMul", [x, weight], x.array @ weight.array))
 
 
-PATTERNS = [quantised_convolution]
+PATTERNS = [quantised_convolution, scales_of_an_axis]
 REFUSED = [(blocks_of_weights, "(DequantizeLinear)")]

@@ -76,24 +76,35 @@ std::optional<std::string> DequantisedConstant(CompositeWriter& w, const Node& n
 }
 
 // Whole numbers (scales, places of zero) as floats that x broadcasts with: of one number, or of
-// one for each entry of the last axis.
-std::optional<std::string> PerAxis(CompositeWriter& w, const Node& node, int i, int64_t axis) {
+// one for each entry of an axis of x.
+std::optional<std::string> PerAxis(CompositeWriter& w, const Node& node, int i,
+                                   const std::string& x, int64_t axis) {
   const onnx::TensorProto* const tensor = w.FindTensor(node.input(i));
   if (tensor == nullptr) return std::nullopt;
   int64_t count = 1;
   for (const int64_t size : tensor->dims()) count *= size;
-  if (count != 1 && axis != -1) return std::nullopt;
-  return w.Float(node, node.input(i));
+  std::string numbers = w.Float(node, node.input(i));
+  if (count == 1 || axis == -1) return numbers;
+  // Dimensions of 1 in the place of the axes behind it.
+  std::string behind = w.Integers(node.output(0), {-axis - 1});
+  if (axis >= 0) {
+    const std::string rank = w.Make(node, "Shape", {w.Make(node, "Shape", {x})});
+    behind = w.Make(node, "Sub", {rank, w.Integers(node.output(0), {axis + 1})});
+  }
+  const std::string ones = w.Make(node, "Expand", {w.Integers(node.output(0), {1}), behind});
+  const std::string sizes = w.Fresh(node.output(0));
+  SetInt(w.Add(node, "Concat", {w.Integers(node.output(0), {count}), ones}, sizes), "axis", 0);
+  return w.Make(node, "Reshape", {numbers, sizes});
 }
 
 std::optional<std::string> Dequantised(CompositeWriter& w, const Node& node, const Operand& of) {
   std::optional<std::string> constant = DequantisedConstant(w, node, of);
   if (constant.has_value()) return constant;
-  const std::optional<std::string> by = PerAxis(w, node, of.scale, of.axis);
+  const std::optional<std::string> by = PerAxis(w, node, of.scale, node.input(of.x), of.axis);
   if (!by.has_value()) return std::nullopt;
   std::string whole = w.Float(node, node.input(of.x));
   if (Has(node, of.zero)) {
-    const std::optional<std::string> from = PerAxis(w, node, of.zero, of.axis);
+    const std::optional<std::string> from = PerAxis(w, node, of.zero, node.input(of.x), of.axis);
     if (!from.has_value()) return std::nullopt;
     whole = w.Make(node, "Sub", {whole, *from});
   }
@@ -107,11 +118,11 @@ bool AddQuantised(CompositeWriter& w, const Node& node, const std::string& x, in
           ? w.TypeOf(node.input(zero))
           : static_cast<int>(IntAttribute(node, "output_dtype", onnx::TensorProto::UINT8));
   const auto range = RangeOf(type == 0 ? onnx::TensorProto::UINT8 : type);
-  const std::optional<std::string> by = PerAxis(w, node, scale, axis);
+  const std::optional<std::string> by = PerAxis(w, node, scale, x, axis);
   if (!range.has_value() || !by.has_value()) return false;
   std::string whole = w.Make(node, "Round", {w.Make(node, "Div", {x, *by})});
   if (Has(node, zero)) {
-    const std::optional<std::string> from = PerAxis(w, node, zero, axis);
+    const std::optional<std::string> from = PerAxis(w, node, zero, x, axis);
     if (!from.has_value()) return false;
     whole = w.Make(node, "Add", {whole, *from});
   }
@@ -137,7 +148,8 @@ bool IntegerProduct(CompositeWriter& w, const Node& node) {
   for (int i = 0; i < 2; ++i) {
     sides[i] = w.Float(node, node.input(i));
     if (!Has(node, i + 2)) continue;
-    const std::optional<std::string> from = PerAxis(w, node, i + 2, i == 1 ? -1 : 0);
+    const std::optional<std::string> from =
+        PerAxis(w, node, i + 2, node.input(i), i == 1 ? -1 : -2);
     if (!from.has_value()) return false;
     sides[i] = w.Make(node, "Sub", {sides[i], *from});
   }
@@ -148,9 +160,9 @@ bool IntegerProduct(CompositeWriter& w, const Node& node) {
 // ------------------------------------------------------- operators on quantised values
 
 bool Product(CompositeWriter& w, const Node& node) {
-  const auto a = Dequantised(w, node, {0, 1, 2}), b = Dequantised(w, node, {3, 4, 5, -1});
+  const auto a = Dequantised(w, node, {0, 1, 2, -2}), b = Dequantised(w, node, {3, 4, 5, -1});
   return a.has_value() && b.has_value() &&
-         AddQuantised(w, node, w.Make(node, "MatMul", {*a, *b}), 6, 7, 0);
+         AddQuantised(w, node, w.Make(node, "MatMul", {*a, *b}), 6, 7, -2);
 }
 
 bool Convolution(CompositeWriter& w, const Node& node) {
