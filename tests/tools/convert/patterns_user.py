@@ -253,7 +253,54 @@ def steps_as_rows_by_the_users_size(g):
     total(g, g.node("ReduceMax", [steps], steps.array.max(1), axes=[1], keepdims=0))
 
 
-PATTERNS = [user_without_axis, user_tiled, row_by_zeros, sums_over_the_user,
+def query_of_weights(g):
+    """nn.MultiheadAttention with a learned query, weight.expand(len(history), 1, n); by row."""
+    x, y = g.shared("history", g.random.randn(STEPS, WIDTH).astype(np.float32)), ads(g)
+    rows = rows_of(g, x)
+    heads = g.node("Mul", [rows, g.ints(2)], np.array([ADS * 2]))
+
+    def by_heads(value, axes):  # [steps, rows, n] with each head a row.
+        steps = value.array.shape[0]
+        shape = g.node("Concat", [g.ints(steps), heads, g.ints(2)], np.array([steps, ADS * 2, 2]),
+                       axis=0)
+        value = g.node("Reshape", [value, shape], value.array.reshape(steps, -1, 2))
+        return g.node("Transpose", [value], value.array.transpose(axes), perm=axes)
+
+    each = g.node("Concat", [g.ints(1), rows, g.ints(1)], np.array([1, ADS, 1]), axis=0)
+    query = g.constant(g.random.randn(1, 1, WIDTH).astype(np.float32))
+    query = g.node("Expand", [query, each], np.repeat(query.array, ADS, 1), rows="user")
+    steps = g.node("Transpose", [x], x.array.transpose(1, 0, 2), perm=[1, 0, 2])
+    keys = by_heads(steps, [1, 2, 0])
+    query = by_heads(query, [1, 0, 2])
+    weights = g.node("MatMul", [query, keys], query.array @ keys.array)
+    values = by_heads(steps, [1, 0, 2])
+    mixed = g.node("MatMul", [weights, values], weights.array @ values.array)
+    mixed = g.node("Transpose", [mixed], mixed.array.transpose(1, 0, 2), perm=[1, 0, 2])
+    whole = g.node("Concat", [rows, g.ints(WIDTH)], np.array([ADS, WIDTH]), axis=0)
+    mixed = g.node("Reshape", [mixed, whole], mixed.array.reshape(-1, WIDTH))
+    each = g.node("Concat", [g.ints(1), rows, g.ints(WIDTH)], np.array([1, ADS, WIDTH]), axis=0)
+    mixed = g.node("Reshape", [mixed, each], mixed.array[None])
+    mixed = g.node("Squeeze", [mixed, g.ints(0)], mixed.array[0])
+    total(g, g.binary("Mul", mixed, y))
+
+
+def heads_by_the_users_size(g):
+    """The user's query over an ad's steps, which attention reshapes by len(query); by row."""
+    x = g.shared("history", g.random.randn(STEPS, WIDTH).astype(np.float32))
+    k = g.input("k", g.random.randn(ADS, 3, WIDTH).astype(np.float32))
+    query = g.node("ReduceSum", [x, g.ints(1)], x.array.sum(1), keepdims=0)
+    rows = g.node("Mul", [rows_of(g, x), g.ints(2)], np.array([ADS * 2]))
+    each = g.node("Concat", [rows, g.ints(1, 2)], np.array([ADS * 2, 1, 2]), axis=0)
+    query = g.node("Reshape", [query, each], query.array.reshape(-1, 1, 2))
+    keys = g.node("Transpose", [k], k.array.transpose(1, 0, 2), perm=[1, 0, 2])
+    each = g.node("Concat", [g.ints(3), rows, g.ints(2)], np.array([3, ADS * 2, 2]), axis=0)
+    keys = g.node("Reshape", [keys, each], keys.array.reshape(3, -1, 2))
+    keys = g.node("Transpose", [keys], keys.array.transpose(1, 2, 0), perm=[1, 2, 0])
+    weights = g.node("MatMul", [query, keys], query.array @ keys.array, rows="ads")
+    total(g, g.node("Reshape", [weights, g.ints(-1, 6)], weights.array.reshape(-1, 6)))
+
+
+PATTERNS = [query_of_weights, heads_by_the_users_size, user_without_axis, user_tiled, row_by_zeros, sums_over_the_user,
             products_of_other_ranks, heads_of_ads, ads_beside_one, whether_the_user_had_it,
             last_step_of_the_user, best_steps_of_the_user, best_of_one_user, layers_of_the_user,
             heads_of_the_user, steps_by_numbers_of_others,

@@ -40,7 +40,11 @@ absl::StatusOr<Dims> TargetDims(const OnnxNode& node, const Dims& from, const Co
   const auto has = [&](bool (Dim::*is)() const) {
     return std::any_of(from.begin(), from.end(), [&](const Dim& d) { return (d.*is)(); });
   };
-  const bool users = has(&Dim::IsUsers) && !has(&Dim::IsAds);
+  const bool ads = has(&Dim::IsAds), users = has(&Dim::IsUsers) && !ads;
+  const auto wants = [&](bool (Dim::*is)() const) {
+    return std::any_of(wanted.begin(), wanted.end(), [&](const Dim& d) { return (d.*is)(); });
+  };
+  const bool wants_ads = wants(&Dim::IsAds), wants_rows = wants_ads || wants(&Dim::IsUsers);
   for (int64_t i = 0; i < static_cast<int64_t>(wanted.size()); ++i) {
     Dim d = wanted[static_cast<size_t>(i)];
     if (d == Dim::Of(-1)) {
@@ -51,9 +55,9 @@ absl::StatusOr<Dims> TargetDims(const OnnxNode& node, const Dims& from, const Co
         return InvalidArgument("shape keeps dimension ", i, ", which ", DimsText(from), " lacks");
       }
       d = from[static_cast<size_t>(i)];
-    } else if (i == 0 && !from.empty() && from[0].IsUsers() && d == Dim::Of(1)) {
+    } else if (i == 0 && !from.empty() && from[0].IsUsers() && d == Dim::Of(1) && !wants_rows) {
       d = Dim::Users();
-    } else if (i == 0 && !from.empty() && from[0].IsAds() && d.IsUsers()) {
+    } else if (ads && !wants_ads && d.IsUsers()) {
       d = Dim::Ads(d.value());
     } else if (users && d.IsAds()) {
       d = Dim::Users(d.value());
