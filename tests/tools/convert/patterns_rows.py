@@ -529,6 +529,25 @@ def steps_of_each_row(g):
     g.output(g.binary("Mul", found, g.constant(np.array(2, np.float32))))
 
 
+def flat_steps_of_each_row(g):
+    """x.view(-1, 3)[(places + arange(0, rows * 4, 4).view(-1, 1)).view(-1)], as BERT4Rec gathers."""
+    x = g.input("x", g.random.randn(ADS, 4, 3).astype(np.float32))
+    i = g.input("i", g.random.randint(0, 4, (ADS, 2)))
+    shape = g.node("Shape", [x], np.array([ADS, 4, 3]))
+    rows = g.node("Gather", [shape, g.constant(np.array(0))], np.array(ADS), axis=0)
+    limit = g.node("Mul", [rows, g.constant(np.array(4))], np.array(ADS * 4))
+    ends = g.constant(np.array(0)), g.constant(np.array(4))
+    rows = g.node("Range", [ends[0], limit, ends[1]], 4 * np.arange(ADS))
+    rows = g.node("Reshape", [rows, g.ints(-1, 1)], rows.array[:, None])
+    at = g.node("Add", [i, rows], i.array + rows.array)
+    at = g.node("Reshape", [at, g.ints(-1)], at.array.reshape(-1))
+    flat = g.node("Reshape", [x, g.ints(-1, 3)], x.array.reshape(-1, 3))
+    found = g.node("Gather", [flat, at], flat.array[at.array], axis=0)
+    weight = g.constant(g.random.randn(3, 2).astype(np.float32))
+    found = g.node("MatMul", [found, weight], found.array @ weight.array)
+    g.output(g.node("Reshape", [found, g.ints(-1, 2, 2)], found.array.reshape(ADS, 2, 2)))
+
+
 def several_of_some(g):
     """Multi-hot: 1 in the places of each row's ids, and counts of them."""
     g.opset = 16
@@ -804,7 +823,8 @@ PATTERNS = [step_that_an_id_tells, example_without_dynamic_axes, exported_long_a
             step_of_each_row, masked_select, merged_heads, sums_across_rows,
             extremes_across_rows, rows_beside_rows,
             product_with_merged_steps, places_from_the_end, one_entry_for_all_rows,
-            statistics_of_the_rows, variance_of_the_rows, steps_of_each_row, several_of_some,
+            statistics_of_the_rows, variance_of_the_rows, steps_of_each_row,
+            flat_steps_of_each_row, several_of_some,
             entries_of_computed_places, best_of_few, index_filled, same_entries_of_each_row,
             rows_squeezed, mask_for_each_candidate, step_of_each_title]
 REFUSED = [(place_beyond, "index 3 of 3 entries"),

@@ -18,6 +18,7 @@ using engine::Dim;
 
 // Entries of a row that are put in places, one by one.
 constexpr int64_t kMostPlaces = 1 << 20;
+constexpr int64_t kMostSteps = 1 << 16;  // Of a row, among those of all.
 
 bool IsNumber(const Constant* constant, int64_t value) {
   return constant != nullptr && !constant->is_float && IsNumbers(constant->dims) &&
@@ -111,8 +112,11 @@ absl::Status StepOfRows(OnnxNode& node, const OnnxValue& x, const std::string& p
 // [steps * ads, ...], by a place times the rows plus their numbers.
 absl::Status GatherOfRows(OnnxNode& node, const RowNumbers& rows) {
   ASSIGN_OR_RETURN(const OnnxValue x, node.value(0));
+  // Several of each row, one after the other.
+  const bool merged = rows.dims.size() == 1 && rows.dims[0] != rows.count;
   if (IntAttribute(node.node, "axis", 0) != 0 || rows.plus.empty() || rows.dims.size() > 2 ||
-      rows.dims[0] != rows.count || x.dims[0].IsConst() ||
+      (rows.dims[0] != rows.count && !merged) || (rows.steps_first && merged) ||
+      x.dims[0].IsConst() ||
       (rows.steps_first ? rows.scale != 1 : x.dims[0].value() != rows.scale * rows.count.value())) {
     return Unimplemented("numbers of rows, times ", rows.scale, ", of shape ", DimsText(x.dims));
   }
@@ -132,8 +136,16 @@ absl::Status GatherOfRows(OnnxNode& node, const RowNumbers& rows) {
   std::vector<int64_t> sizes = {-1};
   for (size_t d = 1; d < dims.size(); ++d) sizes.push_back(dims[d].value());
   ASSIGN_OR_RETURN(const std::string each, Sized(node, "each", in, sizes));
-  return StepOfRows(node, node.graph.Whole(each, std::move(dims)), rows.plus,
-                    rows.dims.size() == 2);
+  RETURN_IF_ERROR(StepOfRows(node, node.graph.Whole(each, std::move(dims)), rows.plus,
+                             rows.dims.size() == 2 || merged));
+  if (!merged) return absl::OkStatus();
+  const OnnxValue steps = *node.graph.FindValue(node.output());
+  dims = steps.dims;
+  dims.erase(dims.begin());
+  dims[0] = engine::Multiply(steps.dims[0], steps.dims[1]);
+  ASSIGN_OR_RETURN(const OnnxValue flat, Reshaped(node, steps, std::move(dims)));
+  node.Set(flat);
+  return absl::OkStatus();
 }
 
 // [r, places ...] of each row.
@@ -201,8 +213,10 @@ bool MoveRowNumbers(const OnnxNode& node, RowNumbers& rows) {
   }
   Dims dims = *wanted;
   if (op != "Reshape" || !Elements(rows.dims, 1, rows.dims.size()).has_value()) return false;
-  if (rows.dims.size() == 2 && rows.dims[0] == rows.count && dims.size() == 1 &&
-      rows.plus.empty() && rows.scale == 1) {
+  // Numbers repeated for each row, or added to places of each.
+  const bool many =
+      rows.plus.empty() ? rows.scale == 1 : !rows.steps_first && rows.dims.back() != Dim::Of(1);
+  if (rows.dims.size() == 2 && rows.dims[0] == rows.count && dims.size() == 1 && many) {
     const Dim merged = engine::Multiply(rows.count, rows.dims[1]);
     if (dims[0] != Dim::Of(-1) && dims[0] != merged) return false;
     rows.dims = {merged};
@@ -422,6 +436,22 @@ absl::StatusOr<bool> GatherSamePlaces(OnnxNode& node) {
   return true;
 }
 
+// The node makes the numbers of rows: one by one, or, up to `limit` = rows * steps, in steps.
+absl::Status CountRows(const OnnxNode& node, const Dim& limit) {
+  const Constant* const by = node.constant(2);
+  std::optional<Dim> count;
+  if (IsNumber(node.constant(0), 0) && by != nullptr && !by->is_float && by->elements() == 1 &&
+      by->dim(0).IsConst() && by->dim(0).value() >= 1 && by->dim(0).value() <= kMostSteps) {
+    count = engine::Divide(limit, by->dim(0));
+  }
+  if (!count.has_value()) {
+    return Unimplemented("numbers of rows that do not start with 0, in equal steps");
+  }
+  node.graph.SetRowNumbers(node.output(),
+                           {.count = *count, .scale = by->dim(0).value(), .dims = {*count}});
+  return absl::OkStatus();
+}
+
 // Whether the node makes places times the number of rows, to which rows' numbers are added.
 bool MakesPlacesTimesRows(const OnnxNode& node) {
   if (node.node.op_type() != "Mul") return false;
@@ -444,7 +474,6 @@ bool MakesPlacesTimesRows(const OnnxNode& node) {
 
 // Makes `rows`, operand `at` of the node, what the node makes of them.
 absl::Status Compute(OnnxNode& node, int at, RowNumbers& rows) {
-  constexpr int64_t kMostSteps = 1 << 16;
   const std::string& op = node.node.op_type();
   const Constant* const other = at > 1 ? nullptr : node.constant(1 - at);
   const bool number = other != nullptr && !other->is_float;
@@ -495,10 +524,7 @@ absl::StatusOr<bool> ConvertRowNumbers(OnnxNode& node) {
   const Constant* const limit = node.constant(1);
   if (op == "Range" && limit != nullptr && !limit->is_float && limit->elements() == 1 &&
       CountsRows(limit->dim(0))) {
-    if (!IsNumber(node.constant(0), 0) || !IsNumber(node.constant(2), 1)) {
-      return Unimplemented("numbers of rows that do not start with 0, one by one");
-    }
-    node.graph.SetRowNumbers(node.output(), {.count = limit->dim(0), .dims = {limit->dim(0)}});
+    RETURN_IF_ERROR(CountRows(node, limit->dim(0)));
     return true;
   }
   if (op == "ScatterND" && limit != nullptr && !limit->is_float && node.Has(2) &&
