@@ -259,6 +259,14 @@ def rows_of_the_example_stay(g):
     g.output(g.node("Concat", [out, zeros], np.concatenate([out.array, zeros.array], 1), axis=1))
 
 
+def rows_of_the_example_stay_merged(g):
+    """len(x) * 3 in an export with dynamic axes: rows merged with steps, as heads are."""
+    x = g.input("x", g.random.randn(ADS, 3, 4).astype(np.float32))
+    flat = reshape(g, x, (3 * ADS, 4), x.array.reshape(-1, 4))
+    out = product(g, flat, g.constant(g.random.randn(4, 2).astype(np.float32)))
+    g.output(reshape(g, out, (-1, 6), out.array.reshape(-1, 6)))
+
+
 def rows_of_the_example_beside_those_of_requests(g):
     """len(x) and x.shape: zeros of the example, a weight that is expanded to the request, and again."""
     x = g.input("x", g.random.randn(ADS, 2).astype(np.float32))
@@ -570,7 +578,7 @@ def of_one_row(pattern, ad_inputs, name):
 PATTERNS = [steps_in_front, sizes_by_a_condition, constants_of_rows, example_of_one_row,
             sessions_of_one_row, steps_of_one, outputs_of_any_rows, user_of_the_example,
             bags_of_one_row, bags_of_one_size, entries_that_are_assigned, places_of_one_row, packed_rows_of_the_example, packed_row_of_one,
-            squeezed_with_the_row, rows_of_the_example_stay,
+            squeezed_with_the_row, rows_of_the_example_stay, rows_of_the_example_stay_merged,
             rows_of_the_example_beside_those_of_requests, weights_of_the_example_stay,
             only_row_of_the_example_stays,
             queries_of_the_example, branch_of_the_example, entries_of_numbered_rows,

@@ -19,7 +19,8 @@ namespace {
 
 constexpr int64_t kMostRows = 4096;
 
-// Sizes of constants, and integers in small ones.
+// Sizes of constants, integers in small ones, and what divides them, as rows do that are merged
+// with steps or heads.
 std::set<int64_t> NumbersOf(const onnx::GraphProto& graph) {
   std::set<int64_t> numbers;
   const auto add = [&](const onnx::TensorProto& tensor) {
@@ -42,8 +43,14 @@ std::set<int64_t> NumbersOf(const onnx::GraphProto& graph) {
     }
   }
   numbers.insert(1);
-  std::erase_if(numbers, [](int64_t number) { return number < 1 || number > kMostRows; });
-  return numbers;
+  std::set<int64_t> divisors;
+  for (const int64_t number : numbers) {
+    if (number < 1 || number > kMostRows) continue;
+    for (int64_t divisor = 1; divisor * divisor <= number; ++divisor) {
+      if (number % divisor == 0) divisors.insert({divisor, number / divisor});
+    }
+  }
+  return divisors;
 }
 
 // Whether floats are computed with the number, as x / len(x) does: it is not only a size.
@@ -101,7 +108,7 @@ absl::StatusOr<Outputs> RunWith(const reference::Evaluator& evaluator,
 
 int64_t FixedRows(const OnnxModel& model, const std::vector<std::string>& inputs) {
   constexpr auto kTime = std::chrono::seconds(10);
-  constexpr size_t kMostTries = 64;
+  constexpr size_t kMostTries = 256;
   const onnx::GraphProto& graph = model.proto.graph();
   const absl::StatusOr<reference::Evaluator> evaluator = reference::Evaluator::Make(model);
   const std::set<int64_t> numbers = NumbersOf(graph);
