@@ -35,6 +35,13 @@ struct InputInfo {
   int feature = -1;
   // Not 0: values are whole numbers of a magnitude below this.
   int64_t integers_below = 0;
+
+  // Values of one row, if they are known; else 0.
+  int64_t RowWidth() const;
+  // Of a request's rows of so many values: as the model has them, if they fit, else flat.
+  TensorDims DimsOf(int64_t rows, int64_t width) const;
+  // One number for each row may come as [rows], and becomes [rows, 1].
+  void FitColumn(TensorDims& dims) const;
 };
 
 // A sparse feature: the three inputs f.ids [n] int64, f.values [n] float32, f.segments [rows] int32
@@ -49,6 +56,18 @@ struct FeatureInfo {
   Level level = Level::kUnknown;
   int ids = -1, values = -1, segments = -1;  // Indices into ModelInfo::inputs.
   std::vector<int> tables;                   // Indices into ModelInfo::tables.
+};
+
+// A tensor [rows, ...] that a request may send for several inputs and features, or for all of one
+// feature.
+struct MatrixInfo {
+  struct Part {
+    int feature = -1, input = -1;  // Of ModelInfo; one of them.
+    std::vector<int64_t> columns;  // Its elements of a row; none: all, as many as there are.
+  };
+  std::string name;
+  int64_t columns = 0;  // Elements of a row; 0: any number.
+  std::vector<Part> parts;
 };
 
 struct OutputInfo {
@@ -92,6 +111,7 @@ struct ModelInfo {
   int64_t folds = 0;              // Tables folded since it was loaded.
   std::vector<InputInfo> inputs;  // In the order of the graph.
   std::vector<FeatureInfo> features;
+  std::vector<MatrixInfo> matrices;  // Those of features among them.
   std::vector<OutputInfo> outputs;
   std::vector<TableInfo> tables;
   std::vector<LayerInfo> layers;

@@ -2,6 +2,7 @@
 #include "engine/runtime/describe_model.h"
 
 #include <algorithm>
+#include <numeric>
 #include <string>
 #include <utility>
 
@@ -95,17 +96,12 @@ absl::Status DescribeIntegers(const pb::ModelManifest& manifest, ModelInfo& info
   return absl::OkStatus();
 }
 
-// What the manifest says of features, and what they are called as matrices.
-constexpr size_t kMaxMatrixBytes = 1024;
+// What the manifest says of features.
 absl::Status DescribeFeatures(const pb::ModelManifest& manifest, ModelInfo& info) {
   HashMap<absl::string_view, const pb::FeatureConfig*> configs;
   for (const pb::FeatureConfig& config : manifest.features()) {
     configs.emplace(config.name(), &config);
   }
-  HashSet<absl::string_view> taken, features;
-  for (const InputInfo& input : info.inputs) taken.insert(input.name);
-  for (const FeatureInfo& feature : info.features) features.insert(feature.name);
-  // Names that somebody chose go before those that nobody did.
   for (FeatureInfo& feature : info.features) {
     const auto config = configs.find(feature.name);
     if (config == configs.end()) continue;
@@ -113,25 +109,114 @@ absl::Status DescribeFeatures(const pb::ModelManifest& manifest, ModelInfo& info
     if (config->second->has_padding_id()) feature.padding_id = config->second->padding_id();
     feature.max_ids_per_row = config->second->max_ids_per_row();
     configs.erase(config);
-    if (feature.matrix.empty()) continue;
-    const std::string what =
-        absl::StrCat("manifest: features \"", feature.name, "\": matrix ", Quote(feature.matrix));
-    if (Printable(feature.matrix, kMaxMatrixBytes) != feature.matrix) {
-      return InvalidArgument(what, ", want up to ", kMaxMatrixBytes, " printable characters");
-    }
-    const bool is_other = feature.matrix != feature.name && features.contains(feature.matrix);
-    if (!is_other && taken.insert(feature.matrix).second) continue;
-    return InvalidArgument(what, " is the name of an input, or of another feature or its matrix");
   }
-  if (!configs.empty()) {
-    return InvalidArgument("manifest: features names \"", configs.begin()->first,
-                           "\", which is no sparse feature of the graph");
-  }
-  for (FeatureInfo& feature : info.features) {
-    if (feature.matrix.empty() && taken.insert(feature.name).second) feature.matrix = feature.name;
-  }
-  return absl::OkStatus();
+  if (configs.empty()) return absl::OkStatus();
+  return InvalidArgument("manifest: features names \"", configs.begin()->first,
+                         "\", which is no sparse feature of the graph");
 }
+
+// What requests may send whole.
+class MatrixDescriber {
+ public:
+  explicit MatrixDescriber(ModelInfo& info) : info_(info) {
+    for (size_t i = 0; i < info.inputs.size(); ++i) {
+      taken_.insert(info.inputs[i].name);
+      if (info.inputs[i].feature < 0) dense_.emplace(info.inputs[i].name, static_cast<int>(i));
+    }
+    for (size_t f = 0; f < info.features.size(); ++f) {
+      features_.emplace(info.features[f].name, static_cast<int>(f));
+    }
+  }
+
+  absl::Status Describe(const pb::ModelManifest& manifest) {
+    // Names that somebody chose go before those that nobody did.
+    for (const pb::InputMatrix& config : manifest.matrices()) RETURN_IF_ERROR(Add(config));
+    for (size_t f = 0; f < info_.features.size(); ++f) {
+      const FeatureInfo& feature = info_.features[f];
+      if (feature.matrix.empty()) continue;
+      const std::string what =
+          absl::StrCat("manifest: features \"", feature.name, "\": matrix ", Quote(feature.matrix));
+      RETURN_IF_ERROR(CheckName(what, feature.matrix));
+      const bool is_other = feature.matrix != feature.name && features_.contains(feature.matrix);
+      if (is_other || !taken_.insert(feature.matrix).second) {
+        return InvalidArgument(what,
+                               " is the name of an input, or of another feature or its matrix");
+      }
+      AddFeature(f, feature.matrix);
+    }
+    for (size_t f = 0; f < info_.features.size(); ++f) {
+      FeatureInfo& feature = info_.features[f];
+      if (!feature.matrix.empty() || !taken_.insert(feature.name).second) continue;
+      feature.matrix = feature.name;
+      AddFeature(f, feature.matrix);
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  static absl::Status CheckName(const std::string& what, const std::string& name) {
+    constexpr size_t kMaxBytes = 1024;
+    if (!name.empty() && Printable(name, kMaxBytes) == name) return absl::OkStatus();
+    return InvalidArgument(what, ", want up to ", kMaxBytes, " printable characters");
+  }
+
+  void AddFeature(size_t feature, const std::string& name) {
+    info_.matrices.push_back({.name = name, .parts = {{.feature = static_cast<int>(feature)}}});
+  }
+
+  absl::Status Add(const pb::InputMatrix& config) {
+    const std::string what = absl::StrCat("manifest: matrices ", Quote(config.name()));
+    RETURN_IF_ERROR(CheckName(what, config.name()));
+    if (!taken_.insert(config.name()).second) {
+      return InvalidArgument(what, " is the name of an input or of another matrix");
+    }
+    constexpr int64_t kMaxColumns = int64_t{1} << 20;
+    if (config.columns() < 1 || config.columns() > kMaxColumns) {
+      return InvalidArgument(what, ": ", config.columns(), " columns, want 1..", kMaxColumns);
+    }
+    MatrixInfo matrix{.name = config.name(), .columns = config.columns()};
+    for (const pb::MatrixPart& part : config.parts()) {
+      RETURN_IF_ERROR(AddPart(part, absl::StrCat(what, ": part ", Quote(part.name())), matrix));
+    }
+    if (matrix.parts.empty()) return InvalidArgument(what, ": no parts");
+    info_.matrices.push_back(std::move(matrix));
+    return absl::OkStatus();
+  }
+
+  absl::Status AddPart(const pb::MatrixPart& config, const std::string& what, MatrixInfo& matrix) {
+    const auto feature = features_.find(config.name()), input = dense_.find(config.name());
+    MatrixInfo::Part part;
+    if (feature != features_.end()) {
+      part.feature = feature->second;
+    } else if (input != dense_.end()) {
+      part.input = input->second;
+    } else {
+      return InvalidArgument(what, " is no sparse feature and no dense input of the graph");
+    }
+    if (!parts_.insert(config.name()).second) return InvalidArgument(what, " is there twice");
+    for (const int64_t column : config.columns()) {
+      if (column >= 0 && column < matrix.columns) continue;
+      return InvalidArgument(what, ": column ", column, ", want 0..", matrix.columns - 1);
+    }
+    part.columns.assign(config.columns().begin(), config.columns().end());
+    if (part.columns.empty()) {
+      part.columns.resize(matrix.columns);
+      std::iota(part.columns.begin(), part.columns.end(), 0);
+    }
+    const auto found = static_cast<int64_t>(part.columns.size());
+    const int64_t width = part.input < 0 ? 0 : info_.inputs[part.input].RowWidth();
+    if (width > 0 && found != width) {
+      return InvalidArgument(what, ": ", found, " columns, want the ", width,
+                             " values that a row of it has");
+    }
+    matrix.parts.push_back(std::move(part));
+    return absl::OkStatus();
+  }
+
+  ModelInfo& info_;
+  HashMap<std::string, int> features_, dense_;  // Places by name.
+  HashSet<std::string> taken_, parts_;
+};
 
 // Which tables each feature reads.  One that no block reads may be left out, or come with whatever
 // rows.
@@ -223,6 +308,8 @@ absl::Status DescribeModel(const ModelParts& parts, ModelInfo& info) {
   DescribeInputs(parts.graph, parts.stated, parts.specs, info);
   RETURN_IF_ERROR(WithLoadReason(DescribeIntegers(parts.manifest, info), LoadReason::kManifest));
   RETURN_IF_ERROR(WithLoadReason(DescribeFeatures(parts.manifest, info), LoadReason::kManifest));
+  RETURN_IF_ERROR(
+      WithLoadReason(MatrixDescriber(info).Describe(parts.manifest), LoadReason::kManifest));
   DescribeLayers(parts.net, parts.graph, parts.specs, parts.weights, info);
   RETURN_IF_ERROR(DescribeFeatureTables(parts.net, parts.resources, info));
   DescribeOutputs(parts.graph, parts.specs, info);

@@ -152,10 +152,7 @@ std::unique_ptr<const Model> Model::Of(std::unique_ptr<LoadedModel> loaded) {
   model->impl_->inputs = IndexByName(info.inputs);
   model->impl_->outputs = IndexByName(info.outputs);
   model->impl_->features = IndexByName(info.features);
-  for (size_t i = 0; i < info.features.size(); ++i) {
-    const std::string& matrix = info.features[i].matrix;
-    if (!matrix.empty()) model->impl_->matrices.emplace(matrix, static_cast<int>(i));
-  }
+  model->impl_->matrices = IndexByName(info.matrices);
   return model;
 }
 

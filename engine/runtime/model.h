@@ -280,7 +280,6 @@ class Model {
   std::vector<Cancellation> Cancellations(const RunResult* observed) const;
   // -1 if there is none of that name.
   int FindInput(absl::string_view name) const;
-  // By FeatureInfo::matrix.
   int FindMatrix(absl::string_view name) const;
   int FindOutput(absl::string_view name) const;
   int FindFeature(absl::string_view name) const;

@@ -15,6 +15,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "engine/runtime/model.h"
+#include "engine/tensor/matrix_columns.h"
 
 namespace ulfd::server {
 
@@ -44,9 +45,11 @@ struct DecodedRequest {
   TopKChoice top_k;
   int64_t tiled_inputs = 0;  // Of the user, sent once per ad.
   int64_t late_ids = 0;  // Whose rows did not come in time; not of the decoder, but of the call.
-  std::deque<std::vector<int32_t>> made;       // Segments that the request leaves out.
-  std::deque<std::vector<int64_t>> made_ids;   // Those of matrices without their padding.
-  std::deque<std::vector<float>> made_floats;  // Of integers that were given for floats.
+  // Segments that the request leaves out, columns of matrices, ids without their padding, floats
+  // that were given as integers.
+  std::deque<std::vector<int32_t>> made;
+  std::deque<std::vector<int64_t>> made_ids;
+  std::deque<std::vector<float>> made_floats;
 };
 
 // Whose rows so many rows of a dense input are.  That they are the ads' is a guess where nothing
@@ -62,8 +65,7 @@ absl::Status CheckIds(int64_t ids, int64_t total, const RequestLimits& limits,
 absl::Status CheckCounts(absl::Span<const int32_t> counts, int64_t ids, absl::string_view what);
 // Number of elements, or INVALID_ARGUMENT for a shape that cannot be (engine::CheckDims).
 absl::StatusOr<int64_t> CountElements(absl::Span<const int64_t> shape, absl::string_view what);
-// A larger integer may be none of the floats.
-inline constexpr int64_t kExactFloat = int64_t{1} << 24;
+using engine::kExactFloat;
 // Integers as the floats that they are, in `made`; they may lie at any address.  INVALID_ARGUMENT
 // beyond kExactFloat; `what` begins the error.
 absl::StatusOr<engine::Tensor> FloatsOf(const engine::Tensor& integers, absl::string_view what,

@@ -6,12 +6,14 @@
 #include <bit>
 #include <cstring>
 #include <optional>
+#include <type_traits>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "base/errors.h"
 #include "base/model_version.h"
 #include "base/status_macros.h"
+#include "engine/tensor/matrix_columns.h"
 
 namespace ulfd::server {
 namespace {
@@ -22,6 +24,7 @@ using engine::DType;
 using engine::FeatureInfo;
 using engine::InputInfo;
 using engine::Level;
+using engine::MatrixInfo;
 using engine::Model;
 using engine::ModelInfo;
 using engine::Tensor;
@@ -62,9 +65,7 @@ absl::string_view ContentsField(DType dtype) {
 absl::Status Unknown(absl::string_view name, const ModelInfo& info) {
   std::vector<absl::string_view> known;
   for (const InputInfo& input : info.inputs) known.push_back(input.name);
-  for (const FeatureInfo& feature : info.features) {
-    if (!feature.matrix.empty()) known.push_back(feature.matrix);
-  }
+  for (const MatrixInfo& matrix : info.matrices) known.push_back(matrix.name);
   return Bad(name, "unknown", SuggestNames(name, known));
 }
 
@@ -75,6 +76,13 @@ absl::Status CheckLeadingRows(absl::string_view name, int64_t rows, const Reques
                            " (limits.max_ads)");
 }
 
+// What a matrix comes in: ids and values in any type that has them.
+DType TypeOfMatrix(const Input& input) {
+  return input.datatype() == "FP32"    ? DType::kFloat32
+         : input.datatype() == "INT32" ? DType::kInt32
+                                       : DType::kInt64;
+}
+
 class Decoder {
  public:
   Decoder(const inference::ModelInferRequest& request, const Model& model,
@@ -83,7 +91,8 @@ class Decoder {
 
   absl::Status Decode() {
     RETURN_IF_ERROR(CheckEnvelope());
-    given_.resize(info_.inputs.size(), kAbsent);
+    given_.resize(info_.inputs.size(), -1);
+    forms_.resize(info_.inputs.size());
     decoded_.inputs.reserve(info_.inputs.size());
     for (int i = 0; i < request_.inputs_size(); ++i) RETURN_IF_ERROR(AddInput(i));
     for (const FeatureInfo& feature : info_.features) RETURN_IF_ERROR(CheckFeature(feature));
@@ -126,8 +135,8 @@ class Decoder {
     const Input& input = request_.inputs(position);
     const int index = model_.FindInput(input.name());
     if (index < 0) {
-      const int feature = model_.FindMatrix(input.name());
-      if (feature >= 0) return AddMatrix(position, info_.features[feature]);
+      const int matrix = model_.FindMatrix(input.name());
+      if (matrix >= 0) return AddMatrix(position, info_.matrices[matrix]);
       return Unknown(input.name(), info_);
     }
     RETURN_IF_ERROR(WantAbsent(index, input.name()));
@@ -136,21 +145,22 @@ class Decoder {
     if (info.feature >= 0 && tensor.rank() != 1) {
       return Bad(input.name(), "shape ", engine::ToString(input.shape()), ", want one dimension");
     }
-    Give(index, std::move(tensor));
+    if (info.feature < 0) info.FitColumn(tensor.dims);
+    Give(index, std::move(tensor), input.name());
     return absl::OkStatus();
   }
 
   absl::Status WantAbsent(int index, absl::string_view name) const {
-    if (given_[index] == kAbsent) return absl::OkStatus();
-    const int feature = info_.inputs[index].feature;
-    const bool in_matrix = feature >= 0 && given_[info_.features[feature].values] == kInMatrix;
-    const std::string& form = in_matrix ? info_.features[feature].matrix : info_.inputs[index].name;
+    const absl::string_view form = forms_[index];
+    if (form.empty()) return absl::OkStatus();
     if (form == name) return Bad(name, "given twice");
-    return Bad(name, "given beside \"", form, "\", want one form of the feature");
+    return Bad(name, "given beside \"", form, "\", want one form of it");
   }
 
-  void Give(int index, Tensor tensor) {
+  // `form`: what the request calls it, or the matrix that it is of.
+  void Give(int index, Tensor tensor, absl::string_view form) {
     given_[index] = static_cast<int>(decoded_.inputs.size());
+    forms_[index] = form;
     decoded_.inputs.push_back({info_.inputs[index].name, std::move(tensor)});
   }
 
@@ -177,32 +187,74 @@ class Decoder {
     return tensor;
   }
 
-  // All of a sparse feature: ids [rows, n], or [rows], as ids and segments.
-  absl::Status AddMatrix(int position, const FeatureInfo& feature) {
+  absl::Status AddMatrix(int position, const MatrixInfo& matrix) {
     const Input& input = request_.inputs(position);
-    for (const int part : {feature.ids, feature.values, feature.segments}) {
-      RETURN_IF_ERROR(WantAbsent(part, input.name()));
-    }
-    ASSIGN_OR_RETURN(const Tensor matrix, TensorOf(position, DType::kInt64));
-    if (matrix.rank() != 1 && matrix.rank() != 2) {
+    ASSIGN_OR_RETURN(const Tensor tensor, TensorOf(position, TypeOfMatrix(input)));
+    const bool whole = matrix.columns == 0;  // All of one feature, whose rows have any length.
+    if (tensor.rank() == 0 || (whole && tensor.rank() > 2)) {
       return Bad(input.name(), "shape ", engine::ToString(input.shape()),
                  ", want [rows] or [rows, ids of a row]");
     }
-    const int64_t rows = matrix.dims[0];
+    const int64_t rows = tensor.dims[0];
     RETURN_IF_ERROR(CheckLeadingRows(input.name(), rows, limits_));
-    const int64_t width = matrix.rank() == 1 ? 1 : matrix.dims[1];
-    const int64_t elements = matrix.elements();
-    RETURN_IF_ERROR(
-        CheckIds(elements, elements, limits_, absl::StrCat("input \"", input.name(), "\"")));
-    Tensor ids{DType::kInt64, {elements}, matrix.data};
+    if (!whole && tensor.elements() != rows * matrix.columns) {
+      return Bad(input.name(), "shape ", engine::ToString(input.shape()), ", want ", matrix.columns,
+                 " values in each row");
+    }
+    for (const MatrixInfo::Part& part : matrix.parts) {
+      RETURN_IF_ERROR(part.feature >= 0 ? AddIds(matrix, part, tensor)
+                                        : AddNumbers(matrix, part, tensor));
+    }
+    return absl::OkStatus();
+  }
+
+  // A sparse feature: its columns as ids and segments.
+  absl::Status AddIds(const MatrixInfo& matrix, const MatrixInfo::Part& part,
+                      const Tensor& tensor) {
+    const FeatureInfo& feature = info_.features[part.feature];
+    for (const int input : {feature.ids, feature.values, feature.segments}) {
+      RETURN_IF_ERROR(WantAbsent(input, matrix.name));
+    }
+    const int64_t rows = tensor.dims[0];
+    const int64_t all = rows == 0 ? 0 : tensor.elements() / rows;
+    const int64_t width = part.columns.empty() ? all : static_cast<int64_t>(part.columns.size());
+    const std::string what = absl::StrCat("input \"", matrix.name, "\"");
+    RETURN_IF_ERROR(CheckIds(rows * width, rows * width, limits_, what));
+    Tensor ids{DType::kInt64, {rows * width}, tensor.data};
+    if (!part.columns.empty() || tensor.dtype != DType::kInt64) {
+      ASSIGN_OR_RETURN(std::vector<int64_t> taken,
+                       engine::ColumnsOf<int64_t>(tensor, part.columns, what));
+      ids.data = decoded_.made_ids.emplace_back(std::move(taken)).data();
+    }
     std::vector<int32_t>& counts = decoded_.made.emplace_back(rows, static_cast<int32_t>(width));
     if (feature.padding_id.has_value()) {
-      RETURN_IF_ERROR(LeaveOutPadding(input.name(), *feature.padding_id, width, ids, counts));
+      RETURN_IF_ERROR(LeaveOutPadding(matrix.name, *feature.padding_id, width, ids, counts));
     }
-    Give(feature.ids, std::move(ids));
-    Give(feature.segments, {DType::kInt32, {rows}, counts.data()});
-    given_[feature.values] = kInMatrix;
+    Give(feature.ids, std::move(ids), matrix.name);
+    Give(feature.segments, {DType::kInt32, {rows}, counts.data()}, matrix.name);
+    forms_[feature.values] = matrix.name;
     return absl::OkStatus();
+  }
+
+  // A dense input, whose values stand in those columns.
+  absl::Status AddNumbers(const MatrixInfo& matrix, const MatrixInfo::Part& part,
+                          const Tensor& tensor) {
+    RETURN_IF_ERROR(WantAbsent(part.input, matrix.name));
+    const InputInfo& info = info_.inputs[part.input];
+    const std::string what = absl::StrCat("input \"", matrix.name, "\"");
+    const auto rows_of = [&](auto& made) -> absl::Status {
+      using T = typename std::decay_t<decltype(made)>::value_type::value_type;
+      ASSIGN_OR_RETURN(std::vector<T> values, engine::ColumnsOf<T>(tensor, part.columns, what));
+      const auto width = static_cast<int64_t>(part.columns.size());
+      Give(part.input,
+           {info.dtype, info.DimsOf(tensor.dims[0], width),
+            made.emplace_back(std::move(values)).data()},
+           matrix.name);
+      return absl::OkStatus();
+    };
+    if (info.dtype == DType::kInt32) return rows_of(decoded_.made);
+    if (info.dtype == DType::kInt64) return rows_of(decoded_.made_ids);
+    return rows_of(decoded_.made_floats);
   }
 
   // Rows of `width` ids, of which each leaves its padding; `counts` says how many it keeps.
@@ -384,9 +436,9 @@ class Decoder {
   const ModelInfo& info_;
   const RequestLimits& limits_;
   DecodedRequest& decoded_;
-  static constexpr int kAbsent = -1, kInMatrix = -2;
-  // By input: its place in decoded_.inputs, kAbsent, or kInMatrix: its feature came as a matrix.
+  // By input: its place in decoded_.inputs, -1 without one; and what it came as, "": not at all.
   std::vector<int> given_;
+  std::vector<absl::string_view> forms_;
   int64_t total_ids_ = 0;
   std::optional<absl::string_view> ads_from_;  // The input that told the number of ads.
   int64_t loose_rows_ = 1;                     // The most rows of inputs without a level.
@@ -426,28 +478,37 @@ namespace {
 
 // What the model knows of an input of a request.
 struct Known {
-  const InputInfo* info = nullptr;       // Null: nothing.  Of a matrix: its ids.
-  const FeatureInfo* feature = nullptr;  // Null: a dense input.
-  bool many_per_row = false;             // Ids and values: a row may have any number of them.
+  const InputInfo* info = nullptr;       // Of a matrix: null.
+  const FeatureInfo* feature = nullptr;  // Null: no part of one.
+  const MatrixInfo* matrix = nullptr;
+  explicit operator bool() const { return info != nullptr || matrix != nullptr; }
+  // Ids and values: a row may have any number of them.
+  bool many_per_row(const ModelInfo& model) const {
+    return feature != nullptr && info != &model.inputs[feature->segments];
+  }
 };
 
 Known FindKnown(const Model& model, const std::string& name) {
   const ModelInfo& info = model.info();
   if (const int index = model.FindInput(name); index >= 0) {
     const InputInfo& input = info.inputs[index];
-    if (input.feature < 0) return {.info = &input};
-    const FeatureInfo& feature = info.features[input.feature];
-    return {&input, &feature, feature.segments != index};
+    return {.info = &input, .feature = input.feature < 0 ? nullptr : &info.features[input.feature]};
   }
   const int matrix = model.FindMatrix(name);
-  if (matrix < 0) return {};
-  const FeatureInfo& feature = info.features[matrix];
-  return {&info.inputs[feature.ids], &feature, false};
+  return {.matrix = matrix < 0 ? nullptr : &info.matrices[matrix]};
 }
 
 // Of a known input with so many rows.
-Level LevelOf(const Known& known, int64_t rows) {
-  return known.feature == nullptr ? LevelOfDense(*known.info, rows) : known.feature->level;
+Level LevelOf(const Known& known, int64_t rows, const ModelInfo& info) {
+  if (known.feature != nullptr) return known.feature->level;
+  if (known.matrix == nullptr) return LevelOfDense(*known.info, rows);
+  Level level = Level::kUser;  // Of parts of both the rows are the ads'.
+  for (const MatrixInfo::Part& part : known.matrix->parts) {
+    const Level own = part.feature >= 0 ? info.features[part.feature].level
+                                        : LevelOfDense(info.inputs[part.input], rows);
+    if (own != Level::kUser) level = own;
+  }
+  return level;
 }
 
 // What the inputs say of the number of ads.
@@ -455,10 +516,10 @@ int64_t StatedAds(const inference::ModelInferRequest& request, const Model& mode
   int64_t rows = 1;
   for (const Input& input : request.inputs()) {
     const Known known = FindKnown(model, input.name());
-    if (known.info == nullptr || input.shape_size() == 0) continue;
-    const Level level = LevelOf(known, input.shape(0));
+    if (!known || input.shape_size() == 0) continue;
+    const Level level = LevelOf(known, input.shape(0), model.info());
     if (level == Level::kUser) continue;
-    if (level == Level::kAd && !known.many_per_row) return input.shape(0);
+    if (level == Level::kAd && !known.many_per_row(model.info())) return input.shape(0);
     rows = std::max<int64_t>(rows, input.shape(0));
   }
   return rows;
@@ -471,12 +532,16 @@ int64_t CountRowsBy(const inference::ModelInferRequest& request, const Model& mo
   int64_t rows = std::clamp<int64_t>(StatedAds(request, model), 1, limits.max_ads);
   int64_t ids = 0;
   for (int i = 0; i < request.inputs_size(); ++i) {
-    const Known known = FindKnown(model, request.inputs(i).name());
-    if (known.info == nullptr) continue;
-    const int64_t count = values(i, known.info->dtype);
-    if (known.feature == nullptr) {
-      rows = std::max(rows, RowsOfValues(*known.info, request.inputs(i).shape(), count, limits));
-    } else if (known.info == &model.info().inputs[known.feature->ids]) {
+    const Input& input = request.inputs(i);
+    const Known known = FindKnown(model, input.name());
+    if (!known) continue;
+    const bool matrix = known.matrix != nullptr;
+    const int64_t count = values(i, matrix ? TypeOfMatrix(input) : known.info->dtype);
+    if (matrix && known.matrix->columns > 0) {
+      rows = std::max(rows, std::min(count / known.matrix->columns, limits.max_ads));
+    } else if (!matrix && known.feature == nullptr) {
+      rows = std::max(rows, RowsOfValues(*known.info, input.shape(), count, limits));
+    } else if (matrix || known.info == &model.info().inputs[known.feature->ids]) {
       ids += count;
     }
   }
@@ -505,11 +570,10 @@ absl::Status CheckNamesAndRows(const inference::ModelInferRequest& request, cons
                                const RequestLimits& limits) {
   for (const Input& input : request.inputs()) {
     const Known known = FindKnown(model, input.name());
-    if (known.info == nullptr) return Unknown(input.name(), model.info());
+    if (!known) return Unknown(input.name(), model.info());
     const int64_t rows = input.shape_size() == 0 ? 0 : input.shape(0);
-    if (known.many_per_row || rows <= limits.max_ads) continue;
-    const bool matrix = known.info->name != input.name();
-    if (matrix || LevelOf(known, rows) == Level::kUser) {
+    if (known.many_per_row(model.info()) || rows <= limits.max_ads) continue;
+    if (known.matrix != nullptr || LevelOf(known, rows, model.info()) == Level::kUser) {
       return CheckLeadingRows(input.name(), rows, limits);
     }
     return CheckAds(rows, limits);

@@ -35,24 +35,8 @@ Tensor Borrow(DType dtype, const T* data, engine::TensorDims dims) {
   return {dtype, std::move(dims), const_cast<T*>(data)};
 }
 
-// Values of one row, if they are known; else 0.
-int64_t RowWidth(const InputInfo& input) {
-  if (!input.shape.ranked() || input.shape.rank() < 2) return 0;
-  const engine::Dim width = input.shape.RowElements();
-  return width.IsConst() ? width.value() : 0;
-}
-
-// The same, where the number of ads may be told by it.
-int64_t StatedWidth(const InputInfo& input) { return input.stated ? RowWidth(input) : 0; }
-
-// Of rows of so many values: as the model has them, if they fit, else flat.
-engine::TensorDims DimsOf(const InputInfo& input, int64_t rows, int64_t width) {
-  engine::TensorDims dims = {rows, width};
-  if (width == 0 || width != RowWidth(input)) return dims;
-  dims.pop_back();
-  for (int i = 1; i < input.shape.rank(); ++i) dims.push_back(input.shape[i].value());
-  return dims;
-}
+// Values of one row, where the number of ads may be told by it; else 0.
+int64_t StatedWidth(const InputInfo& input) { return input.stated ? input.RowWidth() : 0; }
 
 class Decoder {
  public:
@@ -244,7 +228,7 @@ class Decoder {
         shapeless_.emplace_back(&feature, index);
         return absl::OkStatus();
       }
-      tensor.dims = DimsOf(input, 1, n);
+      tensor.dims = input.DimsOf(1, n);
     } else {
       const std::string what = absl::StrCat("feature \"", name, "\"");
       ASSIGN_OR_RETURN(const int64_t want, CountElements(dense.shape(), what));
@@ -252,6 +236,7 @@ class Decoder {
         return Bad(name, n, " values, want ", want, " for shape ", engine::ToString(dense.shape()));
       }
       tensor.dims.assign(dense.shape().begin(), dense.shape().end());
+      input.FitColumn(tensor.dims);
     }
     if (of_ads) {
       RETURN_IF_ERROR(AgreeOnAds(name, tensor.dims[0]));
@@ -269,7 +254,7 @@ class Decoder {
     if (n % decoded_.ads != 0) {
       return Bad(feature.name(), n, " values for ", decoded_.ads, " ads: not as many for each ad");
     }
-    tensor.dims = DimsOf(input, decoded_.ads, n / decoded_.ads);
+    tensor.dims = input.DimsOf(decoded_.ads, n / decoded_.ads);
     return EmitDense(feature.name(), index, std::move(tensor));
   }
 

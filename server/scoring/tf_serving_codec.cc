@@ -231,15 +231,16 @@ class Input {
   int64_t elements_ = 0;
 };
 
-// The model has an input or a matrix of that name.
-DType WantedBy(const engine::Model& model, const std::string& name) {
-  const int index = model.FindInput(name);
-  return index >= 0 ? model.info().inputs[index].dtype : DType::kInt64;
-}
-
 bool IsFloating(tfs::DataType dtype) {
   return dtype == tfs::DT_FLOAT || dtype == tfs::DT_DOUBLE || dtype == tfs::DT_HALF ||
          dtype == tfs::DT_BFLOAT16;
+}
+
+// The model has an input or a matrix of that name; a matrix may have numbers of any type.
+DType WantedBy(const engine::Model& model, const std::string& name, tfs::DataType given) {
+  const int index = model.FindInput(name);
+  if (index >= 0) return model.info().inputs[index].dtype;
+  return IsFloating(given) ? DType::kFloat32 : DType::kInt64;
 }
 
 // How many values a tensor holds, at most.
@@ -306,8 +307,8 @@ absl::Status FillInputs(tfs::PredictRequest& from, const engine::Model& model,
   Budget budget{.max_bytes = limits.max_message_bytes};
   for (auto& input : *to.mutable_inputs()) {
     TensorProto& tensor = (*from.mutable_inputs())[input.name()];
-    RETURN_IF_ERROR(
-        Input(input.name(), tensor, budget).Fill(WantedBy(model, input.name()), input, to));
+    RETURN_IF_ERROR(Input(input.name(), tensor, budget)
+                        .Fill(WantedBy(model, input.name(), tensor.dtype()), input, to));
   }
   from.clear_inputs();  // One copy of the values is enough.
   return absl::OkStatus();

@@ -123,6 +123,18 @@ void DescribeModel(const ServedModel& served, const std::vector<std::string>& la
     sparse.set_matrix(feature.matrix);
     if (feature.padding_id.has_value()) sparse.set_padding_id(*feature.padding_id);
   }
+  for (const engine::MatrixInfo& matrix : info.matrices) {
+    if (matrix.columns == 0) continue;
+    v1::MatrixMetadata& all = *out.add_matrices();
+    all.set_name(matrix.name);
+    all.set_columns(matrix.columns);
+    for (const engine::MatrixInfo::Part& part : matrix.parts) {
+      v1::MatrixMetadata::Part& some = *all.add_parts();
+      some.set_name(part.feature >= 0 ? info.features[part.feature].name
+                                      : info.inputs[part.input].name);
+      some.mutable_columns()->Add(part.columns.begin(), part.columns.end());
+    }
+  }
 }
 
 }  // namespace ulfd::server

@@ -125,6 +125,22 @@ class ConvertedTest(DaemonTest):
                 reply = self.client.infer(infer_request(case, arrays, user))
                 self.check(infer_outputs(reply), expected, case)
 
+    def test_a_matrix_comes_whole(self):
+        inputs, expected = arrays_of("onnx_wide_deep")
+        arrays, _, ads = self.request("onnx_wide_deep", inputs)
+        metadata = self.client.GetModelMetadata(
+            native_pb.GetModelMetadataRequest(model={"name": "onnx_wide_deep"}))
+        matrix, = metadata.matrices
+        whole = np.zeros((ads, matrix.columns), np.float32)
+        for part in matrix.parts:
+            for name in (part.name + ".values", part.name + ".segments"):
+                arrays.pop(name, None)
+            values = arrays.pop(part.name + ".ids", arrays.pop(part.name, None))
+            whole[:, list(part.columns)] = values.reshape(ads, -1)
+        arrays[matrix.name] = whole
+        reply = self.client.infer(infer_request("onnx_wide_deep", arrays))
+        self.check(infer_outputs(reply), expected, matrix.name)
+
     def test_rows_with_more_ids_than_the_source_has_are_refused(self):
         arrays, user, _ = self.request("onnx_din", arrays_of("onnx_din")[0])
         feature = next(name.removesuffix(".ids") for name in arrays

@@ -86,7 +86,11 @@ inline void WriteTinyModel(const std::string& directory) {
   write("model.textproto",
         "inputs { name: \"price\" level: INPUT_LEVEL_AD row_shape: 1 }\n"
         "inputs { name: \"mask\" level: INPUT_LEVEL_USER row_shape: 2 }\n"
-        "features { name: \"mid\" matrix: \"items\" padding_id: 0 }\n");
+        "features { name: \"mid\" matrix: \"items\" padding_id: 0 }\n"
+        "matrices { name: \"of_ad\" columns: 3 parts { name: \"mid\" columns: 2 }\n"
+        "           parts { name: \"price\" columns: 0 } }\n"
+        "matrices { name: \"of_user\" columns: 3 parts { name: \"uid\" columns: 1 }\n"
+        "           parts { name: \"mask\" columns: 2 columns: 0 } }\n");
   write("_SUCCESS", "");
 }
 

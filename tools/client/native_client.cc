@@ -46,6 +46,22 @@ void FillDense(const NpyArray& array, DType type, ulfd::v1::DenseTensor& dense) 
   if (type == DType::kInt64) Append(array, dense.mutable_int64s());
 }
 
+std::vector<MatrixPart> PartsOf(const ulfd::v1::MatrixMetadata& matrix,
+                                const ulfd::v1::GetModelMetadataResponse& metadata) {
+  std::vector<MatrixPart> parts;
+  for (const ulfd::v1::MatrixMetadata::Part& part : matrix.parts()) {
+    MatrixPart& named = parts.emplace_back();
+    named.name = part.name();
+    named.columns.assign(part.columns().begin(), part.columns().end());
+    const auto input = std::find_if(metadata.inputs().begin(), metadata.inputs().end(),
+                                    [&](const auto& one) { return one.name() == part.name(); });
+    named.sparse = input == metadata.inputs().end();
+    if (named.sparse) continue;
+    for (int d = 1; d < input->shape_size(); ++d) named.row_shape.push_back(input->shape(d));
+  }
+  return parts;
+}
+
 // The arrays, each in the type of its input.
 absl::StatusOr<engine::NpzArrays> Converted(engine::NpzArrays arrays,
                                             const ulfd::v1::GetModelMetadataResponse& metadata) {
@@ -57,6 +73,11 @@ absl::StatusOr<engine::NpzArrays> Converted(engine::NpzArrays arrays,
         feature.has_padding_id() ? std::optional<int64_t>(feature.padding_id()) : std::nullopt;
     RETURN_IF_ERROR(SplitMatrix(feature.matrix(), feature.name(), padding, arrays));
     known.push_back(feature.matrix());
+  }
+  for (const ulfd::v1::MatrixMetadata& matrix : metadata.matrices()) {
+    RETURN_IF_ERROR(
+        SplitMatrix(matrix.name(), matrix.columns(), PartsOf(matrix, metadata), arrays));
+    known.push_back(matrix.name());
   }
   RETURN_IF_ERROR(CheckInputNames(arrays, known));
   engine::NpzArrays converted;

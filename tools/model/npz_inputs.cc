@@ -6,9 +6,11 @@
 #include <cstring>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/errors.h"
 #include "base/status_macros.h"
+#include "engine/tensor/matrix_columns.h"
 #include "engine/weights/npy.h"
 
 namespace ulfd::tools {
@@ -86,6 +88,21 @@ absl::StatusOr<NpyArray> ToInteger(const std::string& name, const NpyArray& arra
   return NpyArray::FromInt32(array.dims, narrow.data());
 }
 
+std::vector<MatrixPart> PartsOf(const engine::MatrixInfo& matrix, const engine::ModelInfo& info) {
+  std::vector<MatrixPart> parts;
+  for (const engine::MatrixInfo::Part& part : matrix.parts) {
+    MatrixPart& named = parts.emplace_back();
+    named.sparse = part.feature >= 0;
+    named.columns = part.columns;
+    named.name = named.sparse ? info.features[part.feature].name : info.inputs[part.input].name;
+    const auto width = static_cast<int64_t>(part.columns.size());
+    if (named.sparse) continue;
+    const engine::TensorDims dims = info.inputs[part.input].DimsOf(1, width);
+    named.row_shape.assign(dims.begin() + 1, dims.end());
+  }
+  return parts;
+}
+
 }  // namespace
 
 absl::StatusOr<NpyArray> ConvertInput(const std::string& name, NpyArray array, DType wanted) {
@@ -152,6 +169,41 @@ absl::Status SplitMatrix(const std::string& matrix, const std::string& feature,
   return absl::OkStatus();
 }
 
+absl::Status SplitMatrix(const std::string& matrix, int64_t columns,
+                         const std::vector<MatrixPart>& parts, engine::NpzArrays& arrays) {
+  auto given = arrays.extract(matrix);
+  if (given.empty()) return absl::OkStatus();
+  const DType type = engine::IsFloat(given.mapped().type) ? DType::kFloat32 : DType::kInt64;
+  ASSIGN_OR_RETURN(NpyArray array, ConvertInput(matrix, std::move(given.mapped()), type));
+  const std::string what = absl::StrCat("input \"", matrix, "\"");
+  const int64_t rows = array.dims.empty() ? 0 : array.dims[0];
+  if (rows == 0 || static_cast<int64_t>(array.elements()) != rows * columns) {
+    return InvalidArgument(what, ": shape [", absl::StrJoin(array.dims, ", "), "], want ", columns,
+                           " values in each row");
+  }
+  const engine::Tensor tensor{type, {rows, columns}, array.bytes.data()};
+  for (const MatrixPart& part : parts) {
+    const std::string name = absl::StrCat(part.name, part.sparse ? ".ids" : "");
+    if (arrays.contains(name)) {
+      return InvalidArgument("inputs \"", matrix, "\" and \"", name, "\": want one of the two");
+    }
+    if (part.sparse) {
+      ASSIGN_OR_RETURN(const std::vector<int64_t> ids,
+                       engine::ColumnsOf<int64_t>(tensor, part.columns, what));
+      const std::vector<int32_t> counts(rows, static_cast<int32_t>(part.columns.size()));
+      arrays[name] = NpyArray::FromInt64({static_cast<int64_t>(ids.size())}, ids.data());
+      arrays[part.name + ".segments"] = NpyArray::FromInt32({rows}, counts.data());
+    } else {
+      ASSIGN_OR_RETURN(const std::vector<float> values,
+                       engine::ColumnsOf<float>(tensor, part.columns, what));
+      std::vector<int64_t> dims = {rows};
+      dims.insert(dims.end(), part.row_shape.begin(), part.row_shape.end());
+      arrays[name] = NpyArray::FromFloat32(std::move(dims), values.data());
+    }
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<engine::NpzArrays> ReadInputs(const std::string& path,
                                              const engine::ModelInfo& info) {
   ASSIGN_OR_RETURN(engine::NpzArrays arrays, engine::ReadNpz(path));
@@ -166,6 +218,11 @@ absl::StatusOr<engine::NpzArrays> ConvertInputs(engine::NpzArrays arrays,
     if (feature.matrix.empty()) continue;
     RETURN_IF_ERROR(SplitMatrix(feature.matrix, feature.name, feature.padding_id, arrays));
     known.push_back(feature.matrix);
+  }
+  for (const engine::MatrixInfo& matrix : info.matrices) {
+    if (matrix.columns == 0) continue;
+    RETURN_IF_ERROR(SplitMatrix(matrix.name, matrix.columns, PartsOf(matrix, info), arrays));
+    known.push_back(matrix.name);
   }
   RETURN_IF_ERROR(CheckInputNames(arrays, known));
   for (const engine::InputInfo& input : info.inputs) {
@@ -186,6 +243,7 @@ std::vector<engine::NamedTensor> InputViews(const engine::ModelInfo& info,
     engine::Tensor tensor;
     tensor.dtype = input.dtype;
     tensor.dims.assign(array->second.dims.begin(), array->second.dims.end());
+    if (input.feature < 0) input.FitColumn(tensor.dims);
     tensor.data = array->second.bytes.data();
     views.push_back({.name = input.name, .tensor = tensor});
   }

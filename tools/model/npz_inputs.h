@@ -33,6 +33,19 @@ absl::Status CheckInputNames(const engine::NpzArrays& arrays,
 absl::Status SplitMatrix(const std::string& matrix, const std::string& feature,
                          std::optional<int64_t> padding, engine::NpzArrays& arrays);
 
+// Elements of each row of a matrix that are a sparse feature, or a dense input with rows of
+// `row_shape`.
+struct MatrixPart {
+  std::string name;
+  bool sparse = false;
+  std::vector<int64_t> columns, row_shape;
+};
+
+// An array `matrix`, [rows, ...] with so many elements in each row, becomes its parts.  Nothing
+// happens without such an array.
+absl::Status SplitMatrix(const std::string& matrix, int64_t columns,
+                         const std::vector<MatrixPart>& parts, engine::NpzArrays& arrays);
+
 // The arrays in the types that the model wants.
 absl::StatusOr<engine::NpzArrays> ConvertInputs(engine::NpzArrays arrays,
                                                 const engine::ModelInfo& info);

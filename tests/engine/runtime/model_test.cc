@@ -330,8 +330,9 @@ TEST_F(ModelTest, FeaturesHaveNamesAsMatrices) {
   ASSERT_TRUE(model.ok()) << model.status();
   const int items = (*model)->FindMatrix("items");
   ASSERT_GE(items, 0);
-  EXPECT_EQ((*model)->info().features[items].name, "a");
-  EXPECT_EQ((*model)->info().features[items].padding_id, 0);
+  const FeatureInfo& a = (*model)->info().features[(*model)->FindFeature("a")];
+  EXPECT_EQ((*model)->info().matrices[items].parts.at(0).feature, (*model)->FindFeature("a"));
+  EXPECT_EQ(a.padding_id, 0);
   EXPECT_GE((*model)->FindMatrix("u"), 0) << "by default its own name";
   EXPECT_EQ((*model)->FindMatrix("a"), -1);
   model = load("features { name: \"b\" }");
@@ -344,6 +345,47 @@ TEST_F(ModelTest, FeaturesHaveNamesAsMatrices) {
   EXPECT_THAT(std::string(model.status().message()), HasSubstr("or of another feature"));
   model = load("features { name: \"a\" matrix: \"i\\n\" }");
   EXPECT_THAT(std::string(model.status().message()), HasSubstr("printable characters"));
+}
+
+TEST_F(ModelTest, MatricesHaveParts) {
+  case_.graph = Graph() +
+                "layer_params { type: \"input_layer\" top: \"x\" }"
+                "layer_params { type: \"relu_layer\" bottom: \"x\" top: \"y\" }";
+  const auto load = [&](const std::string& matrices) {
+    files_["model.textproto"] = "inputs { name: \"x\" row_shape: 3 }\n" + matrices;
+    return Load();
+  };
+  auto model = load(R"(matrices { name: "all" columns: 4 parts { name: "a" columns: 3 }
+                                  parts { name: "x" columns: 0 columns: 2 columns: 1 } })");
+  ASSERT_TRUE(model.ok()) << model.status();
+  const MatrixInfo& all = (*model)->info().matrices.at((*model)->FindMatrix("all"));
+  EXPECT_EQ(all.columns, 4);
+  EXPECT_EQ(all.parts.at(0).feature, (*model)->FindFeature("a"));
+  EXPECT_EQ(all.parts.at(1).input, (*model)->FindInput("x"));
+  EXPECT_THAT(all.parts.at(1).columns, ::testing::ElementsAre(0, 2, 1));
+  model = load(R"(matrices { name: "all" columns: 3 parts { name: "x" } })");
+  ASSERT_TRUE(model.ok()) << model.status();
+  EXPECT_THAT((*model)->info().matrices.at((*model)->FindMatrix("all")).parts.at(0).columns,
+              ::testing::ElementsAre(0, 1, 2));
+  for (const auto& [matrices, error] : std::vector<std::pair<std::string, std::string>>{
+           {R"(matrices { name: "x" columns: 1 parts { name: "a" } })",
+            "matrices \"x\" is the name of an input or of another matrix"},
+           {R"(matrices { columns: 1 parts { name: "a" } })", "matrices \"\", want up to 1024"},
+           {R"(matrices { name: "m" parts { name: "a" } })", "0 columns, want 1..1048576"},
+           {R"(matrices { name: "m" columns: 1 })", "matrices \"m\": no parts"},
+           {R"(matrices { name: "m" columns: 1 parts { name: "a.ids" } })",
+            "part \"a.ids\" is no sparse feature and no dense input of the graph"},
+           {R"(matrices { name: "m" columns: 1 parts { name: "a" } parts { name: "a" } })",
+            "part \"a\" is there twice"},
+           {R"(matrices { name: "m" columns: 2 parts { name: "a" columns: 2 } })",
+            "part \"a\": column 2, want 0..1"},
+           {R"(matrices { name: "m" columns: 2 parts { name: "x" columns: 1 } })",
+            "part \"x\": 1 columns, want the 3 values that a row of it has"}}) {
+    model = load(matrices);
+    EXPECT_TRUE(absl::IsInvalidArgument(model.status())) << matrices;
+    EXPECT_THAT(std::string(model.status().message()), HasSubstr("manifest: ")) << matrices;
+    EXPECT_THAT(std::string(model.status().message()), HasSubstr(error)) << matrices;
+  }
 }
 
 TEST_F(ModelTest, AManifestLevelThatTheGraphContradictsIsAnError) {

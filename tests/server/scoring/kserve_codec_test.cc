@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstring>
 #include <string>
 #include <vector>
@@ -303,6 +304,64 @@ TEST_F(KserveCodecTest, AMatrixOfTheUserIsTakenOnce) {
   EXPECT_THAT(Error(request), ::testing::StartsWith("input \"uid.ids\": 3 rows, of which row 2 "));
 }
 
+TEST_F(KserveCodecTest, AMatrixHoldsIdsAndNumbers) {
+  const std::string wanted = Infer(Raw()).raw_output_contents(0);
+  const auto request = [](const std::vector<float>& ads, const std::vector<int64_t>& ads_shape,
+                          const std::vector<int64_t>& user) {
+    ModelInferRequest request;
+    request.set_model_name("tiny");
+    Add(request, "of_ad", "FP32", ads_shape);
+    request.add_raw_input_contents(Bytes<float>(ads));
+    Add(request, "of_user", "INT64", {static_cast<int64_t>(user.size()) / 3, 3});
+    request.add_raw_input_contents(Bytes<int64_t>(user));
+    return request;
+  };
+  const std::vector<float> ads = {0.25, 9, 12.75, 0.5, 9, 10, 4, 9, 11};
+  EXPECT_EQ(Infer(request(ads, {3, 3}, {1, 1, 1})).raw_output_contents(0), wanted);
+  EXPECT_EQ(Infer(request(ads, {3, 1, 3}, {1, 1, 1})).raw_output_contents(0), wanted);
+  const auto per_ad = request(ads, {3, 3}, {1, 1, 1, 1, 1, 1, 1, 1, 1});
+  EXPECT_EQ(Infer(per_ad).raw_output_contents(0), wanted);
+  EXPECT_EQ(CountRows(per_ad, *model_, limits_), 3);
+  EXPECT_THAT(Error(request(ads, {3, 3}, {1, 1, 1, 1, 1, 1, 1, 2, 1})),
+              ::testing::StartsWith("input \"uid.ids\": 3 rows, of which row 2 "));
+  EXPECT_THAT(Error(request(ads, {3, 3}, {1, 1, 1, 1, 1, 1, 1, 1, 2})),
+              ::testing::StartsWith("input \"mask\": 3 rows, of which row 2 "));
+  EXPECT_EQ(Error(request(ads, {9, 1}, {1, 1, 1})),
+            "input \"of_ad\": shape [9, 1], want 3 values in each row");
+  EXPECT_EQ(Error(request({1, 1, 1, 1, 1, NAN}, {2, 3}, {1, 1, 1})),
+            "input \"of_ad\": row 1, column 2 is nan, which is no int64");
+  EXPECT_EQ(Error(request({1, 1, 1e30f}, {1, 3}, {1, 1, 1})),
+            "input \"of_ad\": row 0, column 2 is 1e+30, which is no int64");
+  EXPECT_EQ(Error(request(ads, {3, 3}, {1, 1, int64_t{1} << 31})),
+            "input \"of_user\": row 0, column 2 is 2147483648, which is no int32");
+  ModelInferRequest both = request(ads, {3, 3}, {1, 1, 1});
+  Add(both, "price", "FP32", {3, 1});
+  both.add_raw_input_contents(Bytes<float>({0, 0, 0}));
+  EXPECT_EQ(Error(both), "input \"price\": given beside \"of_ad\", want one form of it");
+}
+
+TEST_F(KserveCodecTest, IdsOfAMatrixMayBeOfAnotherType) {
+  const std::string wanted = Infer(Raw()).raw_output_contents(0);
+  ModelInferRequest request = Raw();
+  request.mutable_inputs(0)->set_name("items");
+  request.mutable_inputs(0)->set_datatype("INT32");
+  request.set_raw_input_contents(0, Bytes<int32_t>({12, 10, 11}));
+  EXPECT_EQ(Infer(request).raw_output_contents(0), wanted);
+  request.mutable_inputs(0)->set_datatype("FP32");
+  request.set_raw_input_contents(0, Bytes<float>({12, 10, 11}));
+  EXPECT_EQ(Infer(request).raw_output_contents(0), wanted);
+  request.mutable_inputs(0)->add_shape(2);  // Ids beside padding.
+  request.set_raw_input_contents(0, Bytes<float>({12, 0, 10, 0, 0, 11}));
+  EXPECT_EQ(Infer(request).raw_output_contents(0), wanted);
+}
+
+TEST_F(KserveCodecTest, OneNumberForEachRowNeedsNoSecondDimension) {
+  ModelInferRequest request = Raw();
+  const std::string wanted = Infer(request).raw_output_contents(0);
+  request.mutable_inputs(1)->mutable_shape()->RemoveLast();
+  EXPECT_EQ(Infer(request).raw_output_contents(0), wanted);
+}
+
 TEST_F(KserveCodecTest, AFeatureHasOneForm) {
   for (const bool matrix_first : {false, true}) {
     ModelInferRequest request = Raw();
@@ -311,16 +370,14 @@ TEST_F(KserveCodecTest, AFeatureHasOneForm) {
     if (matrix_first) request.mutable_inputs()->SwapElements(0, 4);
     if (matrix_first) request.mutable_raw_input_contents()->SwapElements(0, 4);
     EXPECT_EQ(Error(request),
-              matrix_first
-                  ? "input \"mid.ids\": given beside \"items\", want one form of the feature"
-                  : "input \"items\": given beside \"mid.ids\", want one form of the feature");
+              matrix_first ? "input \"mid.ids\": given beside \"items\", want one form of it"
+                           : "input \"items\": given beside \"mid.ids\", want one form of it");
   }
   ModelInferRequest request = Raw();
   request.mutable_inputs(0)->set_name("items");
   Add(request, "mid.values", "FP32", {3});
   request.add_raw_input_contents(Bytes<float>({1, 1, 1}));
-  EXPECT_EQ(Error(request),
-            "input \"mid.values\": given beside \"items\", want one form of the feature");
+  EXPECT_EQ(Error(request), "input \"mid.values\": given beside \"items\", want one form of it");
   request = Raw();
   request.mutable_inputs(0)->set_name("items");
   Add(request, "items", "INT64", {3});

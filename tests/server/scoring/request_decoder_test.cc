@@ -55,6 +55,13 @@ TEST_F(RequestDecoderTest, PointsIntoTheRequest) {
   EXPECT_THAT(decoded_.outputs, ::testing::ElementsAre(0, 1));
 }
 
+TEST_F(RequestDecoderTest, OneNumberForEachRowNeedsNoSecondDimension) {
+  PredictRequest request = Good();
+  request.mutable_ad_features(1)->mutable_dense()->add_shape(3);
+  ASSERT_TRUE(Decode(request).ok()) << Decode(request);
+  EXPECT_EQ(Find("price")->dims, (engine::TensorDims{3, 1}));
+}
+
 TEST_F(RequestDecoderTest, ScoresAreThoseOfTheModel) {
   const auto response = Answer(Good("request_id: 'r1'"));
   ASSERT_TRUE(response.ok()) << response.status();

@@ -89,5 +89,24 @@ TEST(CheckInputNamesTest, NamesEveryUnknownArray) {
             "the model has no input \"a\", \"c\"; it has \"b\", \"d\"");
 }
 
+TEST(SplitMatrixTest, HasIdsAndNumbers) {
+  const std::vector<MatrixPart> parts = {{.name = "mid", .sparse = true, .columns = {2, 0}},
+                                         {.name = "x", .columns = {1, 3}, .row_shape = {2, 1}}};
+  const float values[] = {7, 0.5f, 8, 1.5f, 9, -1, 10, 2};
+  engine::NpzArrays arrays = {{"all", NpyArray::FromFloat32({2, 4}, values)}};
+  ASSERT_TRUE(SplitMatrix("all", 4, parts, arrays).ok());
+  EXPECT_EQ(arrays.size(), 3u);
+  EXPECT_THAT(arrays.at("mid.ids").ToInt64(), ::testing::ElementsAre(8, 7, 10, 9));
+  EXPECT_THAT(arrays.at("mid.segments").ToInt64(), ::testing::ElementsAre(2, 2));
+  EXPECT_THAT(arrays.at("x").ToFloat32(), ::testing::ElementsAre(0.5f, 1.5f, -1, 2));
+  EXPECT_THAT(arrays.at("x").dims, ::testing::ElementsAre(2, 2, 1));
+  arrays.emplace("all", NpyArray::FromFloat32({2, 4}, values));
+  EXPECT_EQ(SplitMatrix("all", 4, parts, arrays).message(),
+            "inputs \"all\" and \"mid.ids\": want one of the two");
+  arrays = {{"all", NpyArray::FromFloat32({8}, values)}};
+  EXPECT_EQ(SplitMatrix("all", 4, parts, arrays).message(),
+            "input \"all\": shape [8], want 4 values in each row");
+}
+
 }  // namespace
 }  // namespace ulfd::tools

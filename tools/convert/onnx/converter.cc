@@ -1,6 +1,7 @@
 // ONNX to ULF: inputs and their levels, embedding tables, then node by node.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <map>
 #include <optional>
 #include <set>
 #include <utility>
@@ -78,6 +79,7 @@ class OnnxConverter {
     RETURN_IF_ERROR(Annotate(RefuseLosses(), source_));
     RETURN_IF_ERROR(Annotate(NameOutputs(), source_));
     StateLimits();
+    StateMatrices();
     if (report_.user_inputs.empty()) {
       report_.notes.push_back(
           "no input is the user's: --user_inputs or --schema says what all ads of a request share");
@@ -122,6 +124,7 @@ class OnnxConverter {
   absl::Status NameOutputs();
   int64_t LimitOf(const std::string& input) const;
   void StateLimits();
+  void StateMatrices();
 
   const onnx::GraphProto& proto_;
   const ConvertOptions& options_;
@@ -525,6 +528,26 @@ void OnnxConverter::StateLimits() {
     ulfd::model::v1::FeatureConfig& config = *builder_.model().manifest.add_features();
     config.set_name(binding.name);
     config.set_max_ids_per_row(static_cast<int32_t>(binding.columns.size()));
+  }
+}
+
+// What a request may send as the ONNX model has it, though the converted one has it in parts.
+void OnnxConverter::StateMatrices() {
+  std::map<std::string, std::vector<const Binding*>> parts;
+  for (const Binding& binding : bindings_) parts[binding.input].push_back(&binding);
+  for (const auto& [name, bindings] : parts) {
+    if (bindings.size() == 1 && bindings[0]->name == name) continue;
+    const OnnxInput& input = inputs_.at(name);
+    const auto is_number = [](const engine::Dim& dim) { return dim.IsConst(); };
+    if (!std::all_of(input.dims.begin() + 1, input.dims.end(), is_number)) continue;
+    ulfd::model::v1::InputMatrix& matrix = *builder_.model().manifest.add_matrices();
+    matrix.set_name(name);
+    matrix.set_columns(input.RowElements());
+    for (const Binding* binding : bindings) {
+      ulfd::model::v1::MatrixPart& part = *matrix.add_parts();
+      part.set_name(binding->name);
+      for (const int64_t column : binding->columns) part.add_columns(column);
+    }
   }
 }
 

@@ -66,8 +66,8 @@ absl::Status OnnxFeatures::EmitInputs(const std::string& input, Report& report) 
     const SchemaField* const field = source.FieldAt(run.first);
     const Level level = field == nullptr ? source.level : field->level;
     std::string wanted = NameOf(source, own);
-    // The name that it would have is the ids'.
-    if (FreeName(wanted) != wanted) wanted = absl::StrCat(wanted, "_values");
+    // The name that it would have is the ids', or that of the matrix that both are of.
+    if (wanted == input || FreeName(wanted) != wanted) wanted = absl::StrCat(wanted, "_values");
     run.name = FreeName(wanted);
     RETURN_IF_ERROR(graph_.builder().AddInput(run.name, level, {run.count}));
     if (level == Level::kAd) graph_.SetAdReference(run.name);

@@ -363,19 +363,13 @@ std::string ColumnsName(const std::string& input, const std::vector<int64_t>& co
   return absl::StrCat(input, "_columns_", columns.front(), "_to_", columns.back());
 }
 
-int64_t RowElements(const OnnxInput& input) {
-  int64_t total = 1;
-  for (size_t d = 1; d < input.dims.size(); ++d) total *= input.dims[d].value();
-  return total;
-}
-
 }  // namespace
 
 // What columns of one field are called, where the name is free.
 std::string OnnxFeatures::NameOf(const OnnxInput& input,
                                  const std::vector<int64_t>& columns) const {
   const SchemaField* const field = input.FieldAt(columns[0]);
-  if (field == nullptr) return ColumnsName(input.name, columns, RowElements(input));
+  if (field == nullptr) return ColumnsName(input.name, columns, input.RowElements());
   std::vector<int64_t> own = columns;
   for (int64_t& column : own) column -= field->first;
   return ColumnsName(field->name, own, field->length);

@@ -113,6 +113,12 @@ absl::StatusOr<Ids> At(const Moved& moved, const Constant& places) {
 
 }  // namespace
 
+int64_t OnnxInput::RowElements() const {
+  int64_t total = 1;
+  for (size_t d = 1; d < dims.size(); ++d) total *= dims[d].value();
+  return total;
+}
+
 const SchemaField* OnnxInput::FieldAt(int64_t column) const {
   const auto after =
       std::upper_bound(schema.begin(), schema.end(), column,

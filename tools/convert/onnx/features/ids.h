@@ -27,6 +27,8 @@ struct OnnxInput {
 
   // Null: the column has no name.
   const SchemaField* FieldAt(int64_t column) const;
+  // Elements of a row.  REQUIRES: dimensions that are numbers.
+  int64_t RowElements() const;
 };
 
 // A column (an element of a row) of an input, times a number, plus a number: fields may share a
