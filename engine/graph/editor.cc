@@ -127,6 +127,9 @@ void GraphEditor::Unlink(int index) {
 }
 
 void GraphEditor::Splice(absl::Span<const int> gone, int at, std::vector<Node> added) {
+  const auto ahead = std::lower_bound(gone.begin(), gone.end(), visited_) - gone.begin();
+  visited_ += (at < visited_ ? static_cast<int>(added.size()) : 0) - static_cast<int>(ahead);
+  changed_ = true;
   // Only nodes [first, last) change places among each other.
   const int first = gone.empty() ? at : std::min(at, gone.front());
   const int last = gone.empty() ? at : std::max(at, gone.back() + 1);
@@ -203,6 +206,14 @@ bool GraphEditor::TakeCopy(absl::Span<const MatrixRef* const> from, int64_t floa
   if (!MayCopy(from, floats)) return false;
   copy_bytes_ -= CopyBytes(from, floats);
   return true;
+}
+
+absl::Status GraphEditor::ForEach(const std::function<absl::Status(int index)>& visit) {
+  for (visited_ = 0; visited_ < size(); visited_ += changed_ ? 0 : 1) {
+    changed_ = false;
+    RETURN_IF_ERROR(visit(visited_));
+  }
+  return absl::OkStatus();
 }
 
 ValueId GraphEditor::NewValue(absl::string_view name) {

@@ -4,6 +4,7 @@
 #define ULFD_ENGINE_GRAPH_EDITOR_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -68,6 +69,12 @@ class GraphEditor {
   bool MayCopy(absl::Span<const MatrixRef* const> from, int64_t floats) const;
   bool TakeCopy(absl::Span<const MatrixRef* const> from, int64_t floats);
 
+  // Calls `visit` for every node, in order.  If that changes the graph, it goes on with what stands
+  // where the node stood; so changes must come to an end.
+  absl::Status ForEach(const std::function<absl::Status(int index)>& visit);
+  // Whether the visit that goes on has changed the graph.
+  bool changed() const { return changed_; }
+
   // A value for added nodes to compute.
   ValueId NewValue(absl::string_view name);
   // A node that stands for the layers of `origin` in counts and messages.
@@ -117,6 +124,8 @@ class GraphEditor {
   std::vector<Rewrite>& rewrites_;
   int64_t& copy_bytes_;
   std::string pass_;
+  int visited_ = 0;
+  bool changed_ = false;
   std::vector<std::unique_ptr<Item>> items_;  // In the order of the graph.
   std::vector<int> producers_;                // Per value.
   std::vector<std::vector<int>> readers_;     // Per value.

@@ -49,7 +49,7 @@ bool IsWorthwhile(const GraphEditor& editor, const std::vector<Link>& chain) {
          IsFullyConnected(editor, editor.OnlyReader(editor.node(chain[0].node).outputs[0]));
 }
 
-absl::Status Fuse(GraphEditor& editor, const std::vector<Link>& chain, bool& done) {
+absl::Status Fuse(GraphEditor& editor, const std::vector<Link>& chain) {
   int64_t period = 1;
   for (const Link& link : chain) period = std::lcm(period, link.period);
   std::vector<Affine> columns(period);
@@ -76,22 +76,17 @@ absl::Status Fuse(GraphEditor& editor, const std::vector<Link>& chain, bool& don
   // The specs agree by AsLink; what the new layer says of them is asked all the same.
   const absl::StatusOr<TensorSpecs> specs = node.layer->Infer({editor.spec(chain[0].x)});
   if (!specs.ok() || specs->front().shape != editor.shape(node.outputs[0])) return absl::OkStatus();
-  done = true;
   return editor.Replace(nodes, last, {std::move(node)}, absl::StrCat(text, " -> (x - m) * s + t"));
 }
 
 }  // namespace
 
 absl::Status FuseAffineChains(GraphEditor& editor) {
-  for (int i = 0; i < editor.size();) {
+  return editor.ForEach([&](int i) {
     const std::vector<Link> chain =
         editor.node(i).outputs.size() == 1 ? ChainFrom(editor, i) : std::vector<Link>();
-    bool done = false;
-    if (IsWorthwhile(editor, chain)) RETURN_IF_ERROR(Fuse(editor, chain, done));
-    // What follows the chain moved to where it began.
-    if (!done) ++i;
-  }
-  return absl::OkStatus();
+    return IsWorthwhile(editor, chain) ? Fuse(editor, chain) : absl::OkStatus();
+  });
 }
 
 }  // namespace ulfd::engine

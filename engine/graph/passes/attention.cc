@@ -298,37 +298,37 @@ bool Pays(const Match& match, const Dim& steps) {
   return blocks * t > (match.mask != kNoValue ? 1 - kMasked : 1) * t + made;
 }
 
+// Node `index` may be the first layer of an attention unit.
+absl::Status FuseUnit(GraphEditor& editor, int index) {
+  if (editor.semantics(index).op != Op::kFusedFc) return absl::OkStatus();
+  Match match;
+  if (!MatchFirst(editor, index, match)) return absl::OkStatus();
+  MatchLayers(editor, match);
+  MatchTail(editor, match);
+  if (!Pays(match, editor.shape(match.keys)[1])) return absl::OkStatus();
+  if (!editor.TakeCopy(match.weights, match.floats)) return absl::OkStatus();
+  const Node& node = editor.node(index);
+  std::vector<ValueId> inputs = {match.query, match.keys};
+  match.options.has_mask = match.mask != kNoValue;
+  if (match.options.has_mask) inputs.push_back(match.mask);
+  match.options.has_values = match.values != kNoValue && match.values != match.keys;
+  if (match.options.has_values) inputs.push_back(match.values);
+  std::string text = absl::StrCat(node.Label(), " over [", match.blocks, "] and ",
+                                  match.options.layers.size(), " more layers",
+                                  !match.options.pooled    ? ""
+                                  : match.mask == kNoValue ? ", softmax and pooling"
+                                                           : ", mask, softmax and pooling");
+  const int at = *std::max_element(match.nodes.begin(), match.nodes.end());
+  Node unit = editor.NewNode(index, "", "attention_unit",
+                             std::make_shared<AttentionUnit>(std::move(match.options)),
+                             std::move(inputs), {match.output});
+  return editor.Replace(match.nodes, at, {std::move(unit)}, std::move(text));
+}
+
 }  // namespace
 
 absl::Status FuseAttention(GraphEditor& editor) {
-  for (int i = 0; i < editor.size(); ++i) {
-    if (editor.semantics(i).op != Op::kFusedFc) continue;
-    Match match;
-    if (!MatchFirst(editor, i, match)) continue;
-    MatchLayers(editor, match);
-    MatchTail(editor, match);
-    if (!Pays(match, editor.shape(match.keys)[1])) continue;
-    if (!editor.TakeCopy(match.weights, match.floats)) continue;
-    const Node& node = editor.node(i);
-    std::vector<ValueId> inputs = {match.query, match.keys};
-    match.options.has_mask = match.mask != kNoValue;
-    if (match.options.has_mask) inputs.push_back(match.mask);
-    match.options.has_values = match.values != kNoValue && match.values != match.keys;
-    if (match.options.has_values) inputs.push_back(match.values);
-    std::string text = absl::StrCat(node.Label(), " over [", match.blocks, "] and ",
-                                    match.options.layers.size(), " more layers",
-                                    !match.options.pooled    ? ""
-                                    : match.mask == kNoValue ? ", softmax and pooling"
-                                                             : ", mask, softmax and pooling");
-    const int at = *std::max_element(match.nodes.begin(), match.nodes.end());
-    Node unit = editor.NewNode(i, "", "attention_unit",
-                               std::make_shared<AttentionUnit>(std::move(match.options)),
-                               std::move(inputs), {match.output});
-    const int before = editor.size();
-    RETURN_IF_ERROR(editor.Replace(match.nodes, at, {std::move(unit)}, std::move(text)));
-    i -= std::min(i, before - editor.size());
-  }
-  return absl::OkStatus();
+  return editor.ForEach([&](int index) { return FuseUnit(editor, index); });
 }
 
 }  // namespace ulfd::engine

@@ -50,7 +50,7 @@ int64_t ColumnsOf(const Shape& shape, bool flat) {
 }
 
 // Folds the normalisation of the layer's blocks, if there is any.
-absl::Status FoldInputs(GraphEditor& editor, int index, bool& changed) {
+absl::Status FoldInputs(GraphEditor& editor, int index) {
   const Node& node = editor.node(index);
   const FusedFcOptions& old = *editor.semantics(index).fused_fc;
   if (old.init >= 0) return absl::OkStatus();
@@ -95,12 +95,11 @@ absl::Status FoldInputs(GraphEditor& editor, int index, bool& changed) {
   std::string text = absl::StrCat(names, " into the weights of ", node.Label());
   Node fused = editor.NewNode(index, "", "fused_fc", std::make_shared<FusedFc>(std::move(options)),
                               std::move(inputs), node.outputs);
-  changed = true;
   return editor.Replace(replaced, index, {std::move(fused)}, std::move(text));
 }
 
 // Folds the normalisation that is all that reads the layer's output.
-absl::Status FoldOutput(GraphEditor& editor, int index, bool& changed) {
+absl::Status FoldOutput(GraphEditor& editor, int index) {
   const Node& node = editor.node(index);
   const FusedFcOptions& old = *editor.semantics(index).fused_fc;
   const int reader = editor.OnlyReader(node.outputs[0]);
@@ -132,25 +131,17 @@ absl::Status FoldOutput(GraphEditor& editor, int index, bool& changed) {
   Node fused = editor.NewNode(reader, "", "fused_fc", std::make_shared<FusedFc>(std::move(options)),
                               node.inputs, editor.node(reader).outputs);
   fused.name = node.name;
-  changed = true;
   return editor.Replace({index, reader}, reader, {std::move(fused)}, std::move(text));
 }
 
 }  // namespace
 
 absl::Status FoldBatchNorm(GraphEditor& editor) {
-  for (int i = 0; i < editor.size();) {
-    bool changed = false;
-    const int before = editor.size();
-    if (editor.semantics(i).op == Semantics::Op::kFusedFc) {
-      RETURN_IF_ERROR(FoldInputs(editor, i, changed));
-      if (!changed) RETURN_IF_ERROR(FoldOutput(editor, i, changed));
-    }
-    // The layer that changed stands here, further ahead by what went before it, or behind; it may
-    // change once more.
-    i = changed ? std::max(0, i - (before - editor.size())) : i + 1;
-  }
-  return absl::OkStatus();
+  return editor.ForEach([&](int index) {
+    if (editor.semantics(index).op != Semantics::Op::kFusedFc) return absl::OkStatus();
+    RETURN_IF_ERROR(FoldInputs(editor, index));
+    return editor.changed() ? absl::OkStatus() : FoldOutput(editor, index);
+  });
 }
 
 }  // namespace ulfd::engine

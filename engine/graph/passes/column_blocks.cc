@@ -26,45 +26,43 @@ void Cut(const std::vector<Columns>& row, int64_t offset, int64_t k, std::vector
   }
 }
 
+absl::Status ReadBlocks(GraphEditor& editor, int index) {
+  if (editor.semantics(index).op != Semantics::Op::kFusedFc) return absl::OkStatus();
+  const Node& node = editor.node(index);
+  const FusedFcOptions& old = *editor.semantics(index).fused_fc;
+  std::vector<int> replaced = {index};
+  FusedFcOptions options = old;
+  options.blocks.clear();
+  std::vector<ValueId> inputs;
+  std::vector<std::string> names;
+  // Something must still say how many rows there are.
+  const Dim rows = editor.shape(node.outputs[0])[0];
+  bool has_rows = old.init >= 0 && editor.shape(node.inputs[old.init])[0] == rows;
+  for (const FusedFcOptions::Block& block : old.blocks) {
+    std::vector<Columns> found;
+    const ValueId x = node.inputs[block.input];
+    Cut(old.flat ? TraceColumns(editor, x, replaced) : TraceLastAxis(editor, x, replaced),
+        block.offset, block.k, found);
+    for (const Columns& columns : found) {
+      options.blocks.push_back({PlaceInput(columns.value, inputs), columns.offset, columns.width});
+      has_rows |= editor.shape(columns.value)[0] == rows;
+      names.push_back(absl::StrCat(editor.graph().values[columns.value].name, "[", columns.offset,
+                                   ":", columns.offset + columns.width, "]"));
+    }
+  }
+  if (replaced.size() == 1 || !has_rows) return absl::OkStatus();
+  if (options.init >= 0) options.init = PlaceInput(node.inputs[options.init], inputs);
+  std::string text =
+      absl::StrCat(node.Label(), " reads ", absl::StrJoin(names, ", "), " without copies");
+  Node fused = editor.NewNode(index, "", "fused_fc", std::make_shared<FusedFc>(std::move(options)),
+                              std::move(inputs), node.outputs);
+  return editor.Replace(replaced, index, {std::move(fused)}, std::move(text));
+}
+
 }  // namespace
 
 absl::Status ReadColumnBlocks(GraphEditor& editor) {
-  for (int i = 0; i < editor.size(); ++i) {
-    if (editor.semantics(i).op != Semantics::Op::kFusedFc) continue;
-    const Node& node = editor.node(i);
-    const FusedFcOptions& old = *editor.semantics(i).fused_fc;
-    std::vector<int> replaced = {i};
-    FusedFcOptions options = old;
-    options.blocks.clear();
-    std::vector<ValueId> inputs;
-    std::vector<std::string> names;
-    // Something must still say how many rows there are.
-    const Dim rows = editor.shape(node.outputs[0])[0];
-    bool has_rows = old.init >= 0 && editor.shape(node.inputs[old.init])[0] == rows;
-    for (const FusedFcOptions::Block& block : old.blocks) {
-      std::vector<Columns> found;
-      const ValueId x = node.inputs[block.input];
-      Cut(old.flat ? TraceColumns(editor, x, replaced) : TraceLastAxis(editor, x, replaced),
-          block.offset, block.k, found);
-      for (const Columns& columns : found) {
-        options.blocks.push_back(
-            {PlaceInput(columns.value, inputs), columns.offset, columns.width});
-        has_rows |= editor.shape(columns.value)[0] == rows;
-        names.push_back(absl::StrCat(editor.graph().values[columns.value].name, "[", columns.offset,
-                                     ":", columns.offset + columns.width, "]"));
-      }
-    }
-    if (replaced.size() == 1 || !has_rows) continue;
-    if (options.init >= 0) options.init = PlaceInput(node.inputs[options.init], inputs);
-    std::string text =
-        absl::StrCat(node.Label(), " reads ", absl::StrJoin(names, ", "), " without copies");
-    Node fused = editor.NewNode(i, "", "fused_fc", std::make_shared<FusedFc>(std::move(options)),
-                                std::move(inputs), node.outputs);
-    const int before = editor.size();
-    RETURN_IF_ERROR(editor.Replace(replaced, i, {std::move(fused)}, std::move(text)));
-    i -= before - editor.size();
-  }
-  return absl::OkStatus();
+  return editor.ForEach([&](int index) { return ReadBlocks(editor, index); });
 }
 
 }  // namespace ulfd::engine

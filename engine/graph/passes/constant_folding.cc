@@ -94,11 +94,8 @@ absl::StatusOr<std::vector<float>> Compute(const GraphEditor& editor, int index)
 }  // namespace
 
 absl::Status FoldConstants(GraphEditor& editor) {
-  for (int i = 0; i < editor.size();) {
-    if (!Foldable(editor, i)) {
-      ++i;
-      continue;
-    }
+  return editor.ForEach([&](int i) -> absl::Status {
+    if (!Foldable(editor, i)) return absl::OkStatus();
     const Node& node = editor.node(i);
     std::vector<float> data;
     if (editor.semantics(i).op == Semantics::Op::kConstant) {
@@ -107,11 +104,9 @@ absl::Status FoldConstants(GraphEditor& editor) {
     } else {
       ASSIGN_OR_RETURN(data, Compute(editor, i));
     }
-    // The next node takes this one's place.
-    RETURN_IF_ERROR(editor.Fold(node.outputs[0], std::move(data),
-                                absl::StrCat(node.Label(), " computed at load")));
-  }
-  return absl::OkStatus();
+    return editor.Fold(node.outputs[0], std::move(data),
+                       absl::StrCat(node.Label(), " computed at load"));
+  });
 }
 
 }  // namespace ulfd::engine

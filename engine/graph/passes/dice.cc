@@ -188,9 +188,7 @@ class Gate {
   std::set<int> nodes_;
 };
 
-// `done`: whether the sigmoid is part of a dice_layer now.
-absl::Status Fuse(GraphEditor& editor, int sigmoid, ValueId x, std::vector<Affine> columns,
-                  bool& done) {
+absl::Status Fuse(GraphEditor& editor, int sigmoid, ValueId x, std::vector<Affine> columns) {
   Gate gate(editor, sigmoid, x, std::move(columns));
   const int last = gate.Find();
   if (last < 0) return absl::OkStatus();
@@ -206,34 +204,28 @@ absl::Status Fuse(GraphEditor& editor, int sigmoid, ValueId x, std::vector<Affin
   if (editor.node(sigmoid).inputs[0] != x) replaced.insert(before);
   std::string text = absl::StrCat(editor.node(sigmoid).Label(), " to ", editor.node(last).Label(),
                                   " choose between x and a multiple of it");
-  done = true;
   return editor.Replace(std::vector<int>(replaced.begin(), replaced.end()), last, {std::move(node)},
                         std::move(text));
 }
 
 // Of a sigmoid: with what is before it, if that is affine, or of its input.
-absl::Status FuseSigmoid(GraphEditor& editor, int sigmoid, bool& done) {
+absl::Status FuseSigmoid(GraphEditor& editor, int sigmoid) {
+  if (editor.semantics(sigmoid).op != Op::kSigmoid) return absl::OkStatus();
   const ValueId z = editor.node(sigmoid).inputs[0];
   const int before = editor.Producer(z);
   const std::optional<Link> link = before < 0 ? std::nullopt : AsLink(editor, before);
   if (link.has_value()) {
     std::vector<Affine> columns(link->period);
     Apply(editor, *link, columns);
-    RETURN_IF_ERROR(Fuse(editor, sigmoid, link->x, std::move(columns), done));
+    RETURN_IF_ERROR(Fuse(editor, sigmoid, link->x, std::move(columns)));
   }
-  return done ? absl::OkStatus() : Fuse(editor, sigmoid, z, {Affine()}, done);
+  return editor.changed() ? absl::OkStatus() : Fuse(editor, sigmoid, z, {Affine()});
 }
 
 }  // namespace
 
 absl::Status FuseDice(GraphEditor& editor) {
-  for (int i = 0; i < editor.size();) {
-    bool done = false;
-    if (editor.semantics(i).op == Op::kSigmoid) RETURN_IF_ERROR(FuseSigmoid(editor, i, done));
-    // What followed has moved to where the sigmoid, or what is before it, was.
-    i = done ? std::max(0, i - 2) : i + 1;
-  }
-  return absl::OkStatus();
+  return editor.ForEach([&](int index) { return FuseSigmoid(editor, index); });
 }
 
 }  // namespace ulfd::engine

@@ -157,31 +157,31 @@ bool MatchAttention(const GraphEditor& editor, int softmax, Match& match) {
   return Representable(match.scale);
 }
 
+absl::Status FuseSoftmax(GraphEditor& editor, int index) {
+  if (editor.semantics(index).op != Op::kSoftmax) return absl::OkStatus();
+  Match match;
+  if (!MatchAttention(editor, index, match)) return absl::OkStatus();
+  std::vector<ValueId> inputs = {match.q, match.k, match.v};
+  inputs.insert(inputs.end(), match.masks.rbegin(), match.masks.rend());
+  absl::c_reverse(match.options.masks);
+  const int at = editor.Producer(match.y);
+  Node step = editor.NewNode(index, "", "dot_product_attention",
+                             std::make_shared<DotProductAttentionLayer>(std::move(match.options)),
+                             inputs, {match.y});
+  TensorSpecs specs;
+  for (ValueId input : inputs) specs.push_back(editor.spec(input));
+  const absl::StatusOr<TensorSpecs> out = step.layer->Infer(specs);
+  if (!out.ok() || !GraphEditor::SameSpec(out->front(), editor.spec(match.y)))
+    return absl::OkStatus();
+  std::string text = absl::StrCat(editor.node(index).Label(), " and the products before and behind",
+                                  match.masks.empty() ? "" : ", with masks");
+  return editor.Replace(match.nodes, at, {std::move(step)}, std::move(text));
+}
+
 }  // namespace
 
 absl::Status FuseDotProductAttention(GraphEditor& editor) {
-  for (int i = 0; i < editor.size(); ++i) {
-    if (editor.semantics(i).op != Op::kSoftmax) continue;
-    Match match;
-    if (!MatchAttention(editor, i, match)) continue;
-    std::vector<ValueId> inputs = {match.q, match.k, match.v};
-    inputs.insert(inputs.end(), match.masks.rbegin(), match.masks.rend());
-    absl::c_reverse(match.options.masks);
-    const int at = editor.Producer(match.y);
-    Node step = editor.NewNode(i, "", "dot_product_attention",
-                               std::make_shared<DotProductAttentionLayer>(std::move(match.options)),
-                               inputs, {match.y});
-    TensorSpecs specs;
-    for (ValueId input : inputs) specs.push_back(editor.spec(input));
-    const absl::StatusOr<TensorSpecs> out = step.layer->Infer(specs);
-    if (!out.ok() || !GraphEditor::SameSpec(out->front(), editor.spec(match.y))) continue;
-    std::string text = absl::StrCat(editor.node(i).Label(), " and the products before and behind",
-                                    match.masks.empty() ? "" : ", with masks");
-    const int before = editor.size();
-    RETURN_IF_ERROR(editor.Replace(match.nodes, at, {std::move(step)}, std::move(text)));
-    i -= std::min(i, before - editor.size());
-  }
-  return absl::OkStatus();
+  return editor.ForEach([&](int index) { return FuseSoftmax(editor, index); });
 }
 
 }  // namespace ulfd::engine

@@ -81,37 +81,37 @@ int ViewOf(const GraphEditor& editor, ValueId columns, int64_t n) {
   return shape.rank() > 0 && shape[shape.rank() - 1] == Dim::Of(n) ? reader : -1;
 }
 
+absl::Status JoinReader(GraphEditor& editor, int index) {
+  if (editor.semantics(index).op != Op::kFusedFc) return absl::OkStatus();
+  const Node& node = editor.node(index);
+  const FusedFcOptions& old = *editor.semantics(index).fused_fc;
+  const int view = ViewOf(editor, node.outputs[0], old.n());
+  const int reader = editor.OnlyReader(editor.node(view < 0 ? index : view).outputs[0]);
+  if (reader < 0) return absl::OkStatus();
+  std::optional<FcEpilogue> joined = Join(old.epilogue, editor.semantics(reader), old.n());
+  if (!joined.has_value()) return absl::OkStatus();
+  FusedFcOptions options = old;
+  options.epilogue = *std::move(joined);
+  std::string text = absl::StrCat(editor.node(reader).Label(), " as epilogue of ", node.Label());
+  const std::vector<ValueId>& outputs = editor.node(reader).outputs;
+  std::vector<Node> added;
+  added.push_back(editor.NewNode(reader, "", node.type,
+                                 std::make_shared<FusedFc>(std::move(options)), node.inputs,
+                                 view < 0 ? outputs : node.outputs));
+  added[0].name = node.name;
+  if (view >= 0) {  // Now behind the epilogue.
+    added.push_back(editor.node(view));
+    added[1].outputs = outputs;
+  }
+  return editor.Replace(
+      view < 0 ? std::vector<int>{index, reader} : std::vector<int>{index, view, reader}, reader,
+      std::move(added), std::move(text));
+}
+
 }  // namespace
 
 absl::Status FuseEpilogues(GraphEditor& editor) {
-  for (int i = 0; i < editor.size(); ++i) {
-    if (editor.semantics(i).op != Op::kFusedFc) continue;
-    const Node& node = editor.node(i);
-    const FusedFcOptions& old = *editor.semantics(i).fused_fc;
-    const int view = ViewOf(editor, node.outputs[0], old.n());
-    const int reader = editor.OnlyReader(editor.node(view < 0 ? i : view).outputs[0]);
-    if (reader < 0) continue;
-    std::optional<FcEpilogue> joined = Join(old.epilogue, editor.semantics(reader), old.n());
-    if (!joined.has_value()) continue;
-    FusedFcOptions options = old;
-    options.epilogue = *std::move(joined);
-    std::string text = absl::StrCat(editor.node(reader).Label(), " as epilogue of ", node.Label());
-    const std::vector<ValueId>& outputs = editor.node(reader).outputs;
-    std::vector<Node> added;
-    added.push_back(editor.NewNode(reader, "", node.type,
-                                   std::make_shared<FusedFc>(std::move(options)), node.inputs,
-                                   view < 0 ? outputs : node.outputs));
-    added[0].name = node.name;
-    if (view >= 0) {  // Now behind the epilogue.
-      added.push_back(editor.node(view));
-      added[1].outputs = outputs;
-    }
-    RETURN_IF_ERROR(
-        editor.Replace(view < 0 ? std::vector<int>{i, reader} : std::vector<int>{i, view, reader},
-                       reader, std::move(added), std::move(text)));
-    --i;  // The next layer may join, too; it now stands here or later.
-  }
-  return absl::OkStatus();
+  return editor.ForEach([&](int index) { return JoinReader(editor, index); });
 }
 
 }  // namespace ulfd::engine

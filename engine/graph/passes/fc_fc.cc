@@ -125,38 +125,35 @@ class Composition {
   const FusedFcOptions& b_;
 };
 
+absl::Status MergeWithNext(GraphEditor& editor, int index) {
+  const int next = editor.semantics(index).op == Semantics::Op::kFusedFc
+                       ? editor.OnlyReader(editor.node(index).outputs[0])
+                       : -1;
+  if (next < 0 || editor.semantics(next).op != Semantics::Op::kFusedFc ||
+      !Joins(editor, index, next) || !MayPay(editor, index, next))
+    return absl::OkStatus();
+  std::vector<ValueId> inputs;
+  FusedFcOptions options = Composition(editor, index, next).Make(inputs);
+  const int64_t k = options.k();
+  std::string text = absl::StrCat(editor.node(index).Label(), " and ", editor.node(next).Label(),
+                                  " -> one of ", k, " x ", options.n());
+  Node node = editor.NewNode(next, "", editor.node(next).type,
+                             std::make_shared<FusedFc>(std::move(options)), std::move(inputs),
+                             editor.node(next).outputs);
+  ASSIGN_OR_RETURN(const Cost after, editor.CostIfAdded({node}));
+  Cost before = editor.CostOfNode(index);
+  before += editor.CostOfNode(next);
+  const FusedFcOptions& a = *editor.semantics(index).fused_fc;
+  const FusedFcOptions& b = *editor.semantics(next).fused_fc;
+  if (!IsCheaper(after, before) || !editor.TakeCopy({&a.weight, &b.weight}, k * b.n()))
+    return absl::OkStatus();
+  return editor.Replace({index, next}, next, {std::move(node)}, std::move(text));
+}
+
 }  // namespace
 
 absl::Status MergeFcFc(GraphEditor& editor) {
-  for (int i = 0; i < editor.size();) {
-    const int next = editor.semantics(i).op == Semantics::Op::kFusedFc
-                         ? editor.OnlyReader(editor.node(i).outputs[0])
-                         : -1;
-    if (next < 0 || editor.semantics(next).op != Semantics::Op::kFusedFc ||
-        !Joins(editor, i, next) || !MayPay(editor, i, next)) {
-      ++i;
-      continue;
-    }
-    std::vector<ValueId> inputs;
-    FusedFcOptions options = Composition(editor, i, next).Make(inputs);
-    const int64_t k = options.k();
-    std::string text = absl::StrCat(editor.node(i).Label(), " and ", editor.node(next).Label(),
-                                    " -> one of ", k, " x ", options.n());
-    Node node = editor.NewNode(next, "", editor.node(next).type,
-                               std::make_shared<FusedFc>(std::move(options)), std::move(inputs),
-                               editor.node(next).outputs);
-    ASSIGN_OR_RETURN(const Cost after, editor.CostIfAdded({node}));
-    Cost before = editor.CostOfNode(i);
-    before += editor.CostOfNode(next);
-    const FusedFcOptions& a = *editor.semantics(i).fused_fc;
-    const FusedFcOptions& b = *editor.semantics(next).fused_fc;
-    if (!IsCheaper(after, before) || !editor.TakeCopy({&a.weight, &b.weight}, k * b.n())) {
-      ++i;
-      continue;
-    }
-    RETURN_IF_ERROR(editor.Replace({i, next}, next, {std::move(node)}, std::move(text)));
-  }
-  return absl::OkStatus();
+  return editor.ForEach([&](int index) { return MergeWithNext(editor, index); });
 }
 
 }  // namespace ulfd::engine

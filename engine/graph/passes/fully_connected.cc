@@ -55,42 +55,37 @@ absl::Status SplitEx(GraphEditor& editor, int index, int user) {
   return editor.Replace({index}, index, std::move(added), text);
 }
 
+absl::Status Unify(GraphEditor& editor, int index) {
+  const Semantics& semantics = editor.semantics(index);
+  const bool ex = semantics.op == Semantics::Op::kFullyConnectedEx;
+  if ((!ex && semantics.op != Semantics::Op::kFullyConnected) || semantics.bias_rows > 1)
+    return absl::OkStatus();
+  const Node& node = editor.node(index);
+  FusedFcOptions options{.weight = semantics.matrices[0],
+                         .flat = editor.shape(node.inputs[0]).rank() == 2};
+  if (options.weight.k == 0 || options.weight.n == 0) return absl::OkStatus();
+  const int user = ex ? UserSide(editor, node) : -1;
+  if (user >= 0 && semantics.matrices[1].k > 0) return SplitEx(editor, index, user);
+  for (size_t b = 0; b < semantics.matrices.size(); ++b) {
+    options.blocks.push_back({static_cast<int>(b), 0, semantics.matrices[b].k});
+  }
+  if (ex) {
+    const int64_t k = semantics.matrices[0].k + semantics.matrices[1].k;
+    if (!editor.TakeCopy({&semantics.matrices[0], &semantics.matrices[1]}, k * options.n()))
+      return absl::OkStatus();
+    Stack(semantics.matrices, options);
+  }
+  options.bias.assign(semantics.bias.begin(), semantics.bias.end());
+  Node fused = editor.NewNode(index, "", "fused_fc", std::make_shared<FusedFc>(std::move(options)),
+                              node.inputs, node.outputs);
+  const std::string text = absl::StrCat(node.Label(), " takes part in fusions");
+  return editor.Replace({index}, index, {std::move(fused)}, text);
+}
+
 }  // namespace
 
 absl::Status UnifyFullyConnected(GraphEditor& editor) {
-  for (int i = 0; i < editor.size(); ++i) {
-    const Semantics& semantics = editor.semantics(i);
-    const bool ex = semantics.op == Semantics::Op::kFullyConnectedEx;
-    if ((!ex && semantics.op != Semantics::Op::kFullyConnected) || semantics.bias_rows > 1) {
-      continue;
-    }
-    const Node& node = editor.node(i);
-    FusedFcOptions options{.weight = semantics.matrices[0],
-                           .flat = editor.shape(node.inputs[0]).rank() == 2};
-    if (options.weight.k == 0 || options.weight.n == 0) continue;
-    const int user = ex ? UserSide(editor, node) : -1;
-    if (user >= 0 && semantics.matrices[1].k > 0) {
-      RETURN_IF_ERROR(SplitEx(editor, i, user));
-      ++i;
-      continue;
-    }
-    for (size_t b = 0; b < semantics.matrices.size(); ++b) {
-      options.blocks.push_back({static_cast<int>(b), 0, semantics.matrices[b].k});
-    }
-    if (ex) {
-      const int64_t k = semantics.matrices[0].k + semantics.matrices[1].k;
-      if (!editor.TakeCopy({&semantics.matrices[0], &semantics.matrices[1]}, k * options.n())) {
-        continue;
-      }
-      Stack(semantics.matrices, options);
-    }
-    options.bias.assign(semantics.bias.begin(), semantics.bias.end());
-    Node fused = editor.NewNode(i, "", "fused_fc", std::make_shared<FusedFc>(std::move(options)),
-                                node.inputs, node.outputs);
-    const std::string text = absl::StrCat(node.Label(), " takes part in fusions");
-    RETURN_IF_ERROR(editor.Replace({i}, i, {std::move(fused)}, text));
-  }
-  return absl::OkStatus();
+  return editor.ForEach([&](int index) { return Unify(editor, index); });
 }
 
 }  // namespace ulfd::engine

@@ -26,52 +26,51 @@ std::unique_ptr<Layer> MakeSumOfTwo() {
   return MakeExpression(std::move(sum));
 }
 
+absl::Status SplitItems(GraphEditor& editor, int index) {
+  if (editor.semantics(index).op != Semantics::Op::kFusedFc) return absl::OkStatus();
+  const ItemValues items = editor.FindItems();
+  const Node& node = editor.node(index);
+  const FusedFcOptions& whole = *editor.semantics(index).fused_fc;
+  if (!whole.flat || items.has(node.outputs[0])) return absl::OkStatus();
+  FcPart item, rest;
+  int64_t row = 0;
+  for (const FusedFcOptions::Block& block : whole.blocks) {
+    const ValueId value = node.inputs[block.input];
+    (items.has(value) ? item : rest).Add(whole, block, value, row);
+    row += block.k;
+  }
+  const int64_t item_k = item.options.k(), rest_k = rest.options.k();
+  if (item_k < editor.options().item_columns) return absl::OkStatus();
+  std::vector<Node> added;
+  // Each product starts from what was computed before it.
+  ValueId sums = editor.NewValue(absl::StrCat(node.name, "/item"));
+  std::vector<ValueId> item_inputs = std::move(item.inputs), rest_inputs = std::move(rest.inputs);
+  item.options.bias = whole.bias;
+  added.push_back(editor.NewNode(index, "item", node.type, item.Make(whole.n()),
+                                 std::move(item_inputs), {sums}));
+  if (whole.init >= 0) {
+    const ValueId both =
+        rest_k > 0 ? editor.NewValue(absl::StrCat(node.name, "/sums")) : node.outputs[0];
+    added.push_back(editor.NewNode(index, "sums", "expression_layer", MakeSumOfTwo(),
+                                   {sums, node.inputs[whole.init]}, {both}));
+    sums = both;
+  }
+  if (rest_k > 0) {
+    rest.options.init = static_cast<int>(rest_inputs.size());
+    rest_inputs.push_back(sums);
+    added.push_back(editor.NewNode(index, "", node.type, rest.Make(whole.n()),
+                                   std::move(rest_inputs), node.outputs));
+  }
+  std::string text = absl::StrCat(node.Label(), ": ", item_k, " of ", item_k + rest_k,
+                                  " columns are the ad's alone, multiplied before the others");
+  return editor.Replace({index}, index, std::move(added), std::move(text));
+}
+
 }  // namespace
 
 absl::Status SplitItemColumns(GraphEditor& editor) {
   if (editor.options().item_columns == INT64_MAX) return absl::OkStatus();
-  for (int i = 0; i < editor.size(); ++i) {
-    if (editor.semantics(i).op != Semantics::Op::kFusedFc) continue;
-    const ItemValues items = editor.FindItems();
-    const Node& node = editor.node(i);
-    const FusedFcOptions& whole = *editor.semantics(i).fused_fc;
-    if (!whole.flat || items.has(node.outputs[0])) continue;
-    FcPart item, rest;
-    int64_t row = 0;
-    for (const FusedFcOptions::Block& block : whole.blocks) {
-      const ValueId value = node.inputs[block.input];
-      (items.has(value) ? item : rest).Add(whole, block, value, row);
-      row += block.k;
-    }
-    const int64_t item_k = item.options.k(), rest_k = rest.options.k();
-    if (item_k < editor.options().item_columns) continue;
-    std::vector<Node> added;
-    // Each product starts from what was computed before it.
-    ValueId sums = editor.NewValue(absl::StrCat(node.name, "/item"));
-    std::vector<ValueId> item_inputs = std::move(item.inputs), rest_inputs = std::move(rest.inputs);
-    item.options.bias = whole.bias;
-    added.push_back(
-        editor.NewNode(i, "item", node.type, item.Make(whole.n()), std::move(item_inputs), {sums}));
-    if (whole.init >= 0) {
-      const ValueId both =
-          rest_k > 0 ? editor.NewValue(absl::StrCat(node.name, "/sums")) : node.outputs[0];
-      added.push_back(editor.NewNode(i, "sums", "expression_layer", MakeSumOfTwo(),
-                                     {sums, node.inputs[whole.init]}, {both}));
-      sums = both;
-    }
-    if (rest_k > 0) {
-      rest.options.init = static_cast<int>(rest_inputs.size());
-      rest_inputs.push_back(sums);
-      added.push_back(editor.NewNode(i, "", node.type, rest.Make(whole.n()), std::move(rest_inputs),
-                                     node.outputs));
-    }
-    const int more = static_cast<int>(added.size()) - 1;
-    std::string text = absl::StrCat(node.Label(), ": ", item_k, " of ", item_k + rest_k,
-                                    " columns are the ad's alone, multiplied before the others");
-    RETURN_IF_ERROR(editor.Replace({i}, i, std::move(added), std::move(text)));
-    i += more;
-  }
-  return absl::OkStatus();
+  return editor.ForEach([&](int index) { return SplitItems(editor, index); });
 }
 
 }  // namespace ulfd::engine

@@ -56,7 +56,7 @@ ValueId AddRows(GraphEditor& editor, int product, int concat, std::vector<Node>&
   return joined;
 }
 
-absl::Status ReadTransposed(GraphEditor& editor, int index, int operand, bool& done) {
+absl::Status ReadTransposed(GraphEditor& editor, int index, int operand) {
   const Node& node = editor.node(index);
   const ValueId value = node.inputs[operand];
   const int before = editor.Producer(value);
@@ -75,7 +75,6 @@ absl::Status ReadTransposed(GraphEditor& editor, int index, int operand, bool& d
       index, "", node.type,
       MakeBatchDot(old.transpose_a != (operand == 0), old.transpose_b != (operand == 1)),
       std::move(inputs), node.outputs));
-  done = true;
   std::string text = absl::StrCat(node.Label(), " reads what ", editor.node(before).Label(),
                                   " puts into another order");
   return editor.Replace({before, index}, index, std::move(added), std::move(text));
@@ -84,17 +83,11 @@ absl::Status ReadTransposed(GraphEditor& editor, int index, int operand, bool& d
 }  // namespace
 
 absl::Status TransposeOperands(GraphEditor& editor) {
-  for (int i = 0; i < editor.size(); ++i) {
-    if (editor.semantics(i).op != Op::kBatchDot) continue;
-    for (int operand : {0, 1}) {
-      bool done = false;
-      const int behind = editor.size() - i;
-      RETURN_IF_ERROR(ReadTransposed(editor, i, operand, done));
-      // The product itself still is the first of the nodes that stood from it on.
-      if (done) i = editor.size() - behind;
-    }
-  }
-  return absl::OkStatus();
+  return editor.ForEach([&](int index) {
+    if (editor.semantics(index).op != Op::kBatchDot) return absl::OkStatus();
+    RETURN_IF_ERROR(ReadTransposed(editor, index, 0));
+    return editor.changed() ? absl::OkStatus() : ReadTransposed(editor, index, 1);
+  });
 }
 
 }  // namespace ulfd::engine

@@ -89,9 +89,8 @@ class Group {
     }
   }
 
-  // Merges the members if that is cheaper.  `done`: whether it was.
-  absl::Status Merge(bool& done) {
-    done = false;
+  // Merges the members if that is cheaper.
+  absl::Status Merge() {
     Weights weights;
     weights.Add(editor_, nodes_);
     if (!editor_.MayCopy(weights.matrices, weights.floats)) return absl::OkStatus();
@@ -101,7 +100,6 @@ class Group {
     ASSIGN_OR_RETURN(const bool cheaper, IsWorthwhile(added));
     weights.Add(editor_, starting_);
     if (!cheaper || !editor_.TakeCopy(weights.matrices, weights.floats)) return absl::OkStatus();
-    done = true;
     std::string text;
     for (int node : nodes_) {
       absl::StrAppend(&text, text.empty() ? "" : ", ", editor_.node(node).Label());
@@ -368,8 +366,7 @@ absl::Status MergeParallelFc(GraphEditor& editor) {
       return groups[key].size() > 1 && tried.insert(key).second;
     });
     if (next == order.end()) return absl::OkStatus();
-    bool done = false;
-    RETURN_IF_ERROR(Group(editor, groups[*next]).Merge(done));
+    RETURN_IF_ERROR(Group(editor, groups[*next]).Merge());
   }
 }
 

@@ -29,16 +29,15 @@ int Summed(const GraphEditor& editor, int index) {
 
 // Puts the new nodes in the place of `replaced`, the sum last, if that is cheaper.
 absl::Status ReplaceIfCheaper(GraphEditor& editor, absl::Span<const int> replaced,
-                              std::vector<Node> added, std::string text, bool& done) {
+                              std::vector<Node> added, std::string text) {
   ASSIGN_OR_RETURN(const Cost after, editor.CostIfAdded(added));
   Cost before;
   for (const int index : replaced) before += editor.CostOfNode(index);
   if (!IsCheaper(after, before)) return absl::OkStatus();
-  done = true;
   return editor.Replace(replaced, replaced.back(), std::move(added), std::move(text));
 }
 
-absl::Status SumParts(GraphEditor& editor, int concat, int sum, bool& done) {
+absl::Status SumParts(GraphEditor& editor, int concat, int sum) {
   const int along = editor.semantics(concat).axis, axis = editor.semantics(sum).axis;
   if (along == axis || along == 0 || axis == 0) return absl::OkStatus();
   const Node& node = editor.node(sum);
@@ -52,7 +51,7 @@ absl::Status SumParts(GraphEditor& editor, int concat, int sum, bool& done) {
                                  MakeConcat(along > axis ? along - 1 : along), std::move(sums),
                                  node.outputs));
   std::string text = absl::StrCat(node.Label(), " sums each part of ", editor.node(concat).Label());
-  return ReplaceIfCheaper(editor, {concat, sum}, std::move(added), std::move(text), done);
+  return ReplaceIfCheaper(editor, {concat, sum}, std::move(added), std::move(text));
 }
 
 // One factor of a product, aligned with it as numpy does.
@@ -144,7 +143,7 @@ std::optional<Sizes> OperandSizes(const Form& form, const Factor& factor, int ax
   return dims;
 }
 
-absl::Status SumProducts(GraphEditor& editor, int product, int sum, bool& done) {
+absl::Status SumProducts(GraphEditor& editor, int product, int sum) {
   const Node& node = editor.node(sum);
   const Shape shape = editor.shape(editor.node(product).outputs[0]);
   const int axis = editor.semantics(sum).axis;
@@ -182,10 +181,10 @@ absl::Status SumProducts(GraphEditor& editor, int product, int sum, bool& done) 
   AddReshape(editor, sum, dot, node.outputs[0], *std::move(out), added);
   std::string text = absl::StrCat(editor.node(product).Label(), " and ", node.Label(),
                                   " are a product of matrices");
-  return ReplaceIfCheaper(editor, {product, sum}, std::move(added), std::move(text), done);
+  return ReplaceIfCheaper(editor, {product, sum}, std::move(added), std::move(text));
 }
 
-absl::Status SumBothAxes(GraphEditor& editor, int inner, int outer, bool& done) {
+absl::Status SumBothAxes(GraphEditor& editor, int inner, int outer) {
   const int axis = editor.semantics(outer).axis, behind = editor.semantics(inner).axis - axis;
   // The outer one counts the axes that the inner one left.
   if (axis < 1 || (behind != 0 && behind != 1)) return absl::OkStatus();
@@ -201,11 +200,11 @@ absl::Status SumBothAxes(GraphEditor& editor, int inner, int outer, bool& done) 
   AddReshape(editor, outer, x, both, *std::move(sizes), added);
   added.push_back(editor.NewNode(outer, "", node.type, MakeSum(axis), {both}, node.outputs));
   std::string text = absl::StrCat(node.Label(), " sums what ", editor.node(inner).Label(), " does");
-  return ReplaceIfCheaper(editor, {inner, outer}, std::move(added), std::move(text), done);
+  return ReplaceIfCheaper(editor, {inner, outer}, std::move(added), std::move(text));
 }
 
 // `summed` is the product, or a view of it.
-absl::Status SumScaled(GraphEditor& editor, int summed, int sum, bool& done) {
+absl::Status SumScaled(GraphEditor& editor, int summed, int sum) {
   const bool view = editor.semantics(summed).op == Op::kReshape;
   const int product = view ? Summed(editor, summed) : summed;
   if (product < 0 || editor.semantics(product).op != Op::kMultiply) return absl::OkStatus();
@@ -243,26 +242,21 @@ absl::Status SumScaled(GraphEditor& editor, int summed, int sum, bool& done) {
                                   " are a fully connected layer");
   const std::vector<int> replaced =
       view ? std::vector<int>{product, summed, sum} : std::vector<int>{product, sum};
-  return ReplaceIfCheaper(editor, replaced, std::move(added), std::move(text), done);
+  return ReplaceIfCheaper(editor, replaced, std::move(added), std::move(text));
 }
 
 }  // namespace
 
 absl::Status RewriteSums(GraphEditor& editor) {
-  for (int i = 0; i < editor.size();) {
-    bool done = false;
+  return editor.ForEach([&](int i) {
     const int summed = editor.semantics(i).op == Op::kSum ? Summed(editor, i) : -1;
     const Op op = summed >= 0 ? editor.semantics(summed).op : Op::kOther;
-    if (op == Op::kConcat) RETURN_IF_ERROR(SumParts(editor, summed, i, done));
-    if (op == Op::kMultiply) RETURN_IF_ERROR(SumProducts(editor, summed, i, done));
-    if (op == Op::kSum) RETURN_IF_ERROR(SumBothAxes(editor, summed, i, done));
-    if (!done && (op == Op::kMultiply || op == Op::kReshape)) {
-      RETURN_IF_ERROR(SumScaled(editor, summed, i, done));
-    }
-    // The parts' sums stand where the concat was, or later.
-    i = done ? summed : i + 1;
-  }
-  return absl::OkStatus();
+    if (op == Op::kConcat) return SumParts(editor, summed, i);
+    if (op == Op::kSum) return SumBothAxes(editor, summed, i);
+    if (op == Op::kMultiply) RETURN_IF_ERROR(SumProducts(editor, summed, i));
+    const bool scaled = op == Op::kMultiply || op == Op::kReshape;
+    return scaled && !editor.changed() ? SumScaled(editor, summed, i) : absl::OkStatus();
+  });
 }
 
 }  // namespace ulfd::engine

@@ -21,7 +21,7 @@ bool IsTranspose(const GraphEditor& editor, int index) {
 }
 
 // Two transpositions in a row are one.
-absl::Status Compose(GraphEditor& editor, int first, int second, bool& done) {
+absl::Status Compose(GraphEditor& editor, int first, int second) {
   const Perm& p = editor.semantics(first).perm;
   const Perm& q = editor.semantics(second).perm;
   Perm perm;
@@ -30,11 +30,9 @@ absl::Status Compose(GraphEditor& editor, int first, int second, bool& done) {
   const ValueId input = editor.node(first).inputs[0], output = node.outputs[0];
   if (std::is_sorted(perm.begin(), perm.end())) {
     if (editor.IsOutput(output)) return absl::OkStatus();  // It must be written in any case.
-    done = true;
     return editor.Redirect(output, input,
                            absl::StrCat(node.Label(), " undoes ", editor.node(first).Label()));
   }
-  done = true;
   std::string text =
       absl::StrCat(editor.node(first).Label(), " and ", node.Label(), " become one transposition");
   Node composed =
@@ -54,7 +52,7 @@ bool Elementwise(const GraphEditor& editor, int index) {
 
 // Puts the transpositions of all inputs of a layer, if they are the same one and nothing else reads
 // them, behind it.
-absl::Status MoveBehind(GraphEditor& editor, int index, bool& done) {
+absl::Status MoveBehind(GraphEditor& editor, int index) {
   const bool concat = editor.semantics(index).op == Op::kConcat;
   if (!concat && !Elementwise(editor, index)) return absl::OkStatus();
   const Node& node = editor.node(index);
@@ -69,7 +67,6 @@ absl::Status MoveBehind(GraphEditor& editor, int index, bool& done) {
     replaced.push_back(before);
     inputs.push_back(editor.node(before).inputs[0]);
   }
-  done = true;
   const Perm perm = editor.semantics(replaced[0]).perm;
   replaced.push_back(index);
   std::string text = absl::StrCat(node.Label(), " comes before its transposition");
@@ -88,19 +85,11 @@ absl::Status MoveBehind(GraphEditor& editor, int index, bool& done) {
 }  // namespace
 
 absl::Status MoveTransposes(GraphEditor& editor) {
-  for (int i = 0; i < editor.size();) {
-    bool done = false;
-    if (IsTranspose(editor, i)) {
-      const int before = editor.Producer(editor.node(i).inputs[0]);
-      if (IsTranspose(editor, before)) RETURN_IF_ERROR(Compose(editor, before, i, done));
-    } else {
-      RETURN_IF_ERROR(MoveBehind(editor, i, done));
-    }
-    // Positions have changed; what was looked at already is only worth a look again from the start
-    // of what reads the change, which stands behind it.
-    i = done ? std::max(0, i - 2) : i + 1;
-  }
-  return absl::OkStatus();
+  return editor.ForEach([&](int i) {
+    if (!IsTranspose(editor, i)) return MoveBehind(editor, i);
+    const int before = editor.Producer(editor.node(i).inputs[0]);
+    return IsTranspose(editor, before) ? Compose(editor, before, i) : absl::OkStatus();
+  });
 }
 
 }  // namespace ulfd::engine

@@ -53,7 +53,7 @@ absl::Status Repeat(GraphEditor& editor, const std::vector<int>& replaced, int i
 }
 
 // Columns of a tensor of the user, repeated by fuse, concat and slice.
-absl::Status TakeColumns(GraphEditor& editor, int index, bool& done) {
+absl::Status TakeColumns(GraphEditor& editor, int index) {
   const Node& node = editor.node(index);
   const ValueId output = node.outputs[0];
   const TensorSpec spec = editor.spec(output);
@@ -85,7 +85,6 @@ absl::Status TakeColumns(GraphEditor& editor, int index, bool& done) {
                                    {rows}, {shaped}));
     rows = shaped;
   }
-  done = true;
   return Repeat(editor, through, index, std::move(added), rows, ads,
                 absl::StrCat(node.Label(), " repeats \"", editor.graph().values[value].name, "\""));
 }
@@ -99,7 +98,7 @@ bool RepeatsRows(const GraphEditor& editor, int index) {
 
 // Lets a layer read what is repeated before it is, if that gives the same; if it then depends on no
 // ad, it is repeated itself.
-absl::Status ReadBefore(GraphEditor& editor, int index, bool& done) {
+absl::Status ReadBefore(GraphEditor& editor, int index) {
   Node node = editor.node(index);
   const ValueId output = node.outputs[0];
   ValueId ads = kNoValue;
@@ -125,7 +124,6 @@ absl::Status ReadBefore(GraphEditor& editor, int index, bool& done) {
   if (out->front().level != wanted.level || out->front().shape != wanted.shape) {
     return absl::OkStatus();
   }
-  done = true;
   std::string text = absl::StrCat(
       node.Label(), of_user ? " is computed once per user" : " reads the user's rows unrepeated");
   if (!of_user) return editor.Replace({index}, index, {std::move(node)}, std::move(text));
@@ -139,19 +137,14 @@ absl::Status ReadBefore(GraphEditor& editor, int index, bool& done) {
 }  // namespace
 
 absl::Status HoistUserRows(GraphEditor& editor) {
-  for (int i = 0; i < editor.size(); ++i) {
+  return editor.ForEach([&](int i) {
     if (IsRepeat(editor, i) || editor.node(i).outputs.size() != 1 ||
         !OfAds(editor, editor.node(i).outputs[0])) {
-      continue;
+      return absl::OkStatus();
     }
-    const int behind = editor.size() - i;  // Nodes from this one on.
-    bool done = false;
-    RETURN_IF_ERROR(ReadBefore(editor, i, done));
-    if (!done) RETURN_IF_ERROR(TakeColumns(editor, i, done));
-    // On with what follows.
-    i = editor.size() - behind;
-  }
-  return absl::OkStatus();
+    RETURN_IF_ERROR(ReadBefore(editor, i));
+    return editor.changed() ? absl::OkStatus() : TakeColumns(editor, i);
+  });
 }
 
 }  // namespace ulfd::engine

@@ -15,8 +15,7 @@ namespace {
 
 using Op = Semantics::Op;
 
-// `done`: whether node `index` reads less now.
-absl::Status ReadWhereItLies(GraphEditor& editor, int index, bool& done) {
+absl::Status ReadWhereItLies(GraphEditor& editor, int index) {
   const Node& node = editor.node(index);
   const Op op = editor.semantics(index).op;
   const ValueId output = node.outputs[0];
@@ -45,7 +44,6 @@ absl::Status ReadWhereItLies(GraphEditor& editor, int index, bool& done) {
   for (int d = 1; d < spec.shape.rank(); ++d) sizes.push_back(spec.shape[d].value());
   added.push_back(
       editor.NewNode(index, "", "reshape_layer", MakeReshape(std::move(sizes)), {rows}, {output}));
-  done = true;
   return editor.Replace(through, index, std::move(added),
                         absl::StrCat(node.Label(), " reads \"", editor.graph().values[value].name,
                                      "\" where it lies"));
@@ -54,15 +52,7 @@ absl::Status ReadWhereItLies(GraphEditor& editor, int index, bool& done) {
 }  // namespace
 
 absl::Status FindViews(GraphEditor& editor) {
-  for (int i = 0; i < editor.size();) {
-    bool done = false;
-    const int before = editor.size();
-    RETURN_IF_ERROR(ReadWhereItLies(editor, i, done));
-    // What follows stands as much further ahead as nodes are gone.
-    i += done ? 1 + editor.size() - before : 1;
-    if (i < 0) i = 0;
-  }
-  return absl::OkStatus();
+  return editor.ForEach([&](int index) { return ReadWhereItLies(editor, index); });
 }
 
 }  // namespace ulfd::engine
