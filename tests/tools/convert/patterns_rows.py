@@ -813,6 +813,17 @@ def kept_by_expand(g):
     g.output(g.node("Expand", [x, size], np.repeat(x.array, 4, 1)))
 
 
+def integers_sorted_long_ago(g):
+    """places.sort()[0] of operator set 9, which sorts them the other way around."""
+    g.opset = 9
+    x = g.input("x", g.random.randn(ADS, 4).astype(np.float32))
+    for of in (x.name, "places"):
+        g.nodes.append(helper.make_node("TopK", [of], [f"best_{of}", "places" if of == "x" else "last"],
+                                        axis=1, k=3))
+    order = np.sort(np.argsort(-x.array, 1)[:, :3], 1)[:, ::-1]
+    g.output(g.keep(Value("best_places", order, "ads")))
+
+
 PATTERNS = [step_that_an_id_tells, example_without_dynamic_axes, exported_long_ago, column_of_the_example, table_for_each_row, no_columns_assigned, rows_that_squeeze_drops, known_places,
             as_many_entries_as_there_are, products_of_fields, kept_by_expand,
             best_steps_in_order, ranks_of_steps,
@@ -830,6 +841,7 @@ PATTERNS = [step_that_an_id_tells, example_without_dynamic_axes, exported_long_a
 REFUSED = [(place_beyond, "index 3 of 3 entries"),
            (loss_beside_scores, "one for all rows of a request"),
            (entries_that_are_lost, "loses all but one"),
+           (integers_sorted_long_ago, "loses its order"),
            (statistics_while_trained, "call eval()"),
            (mean_by_the_rows_of_the_example, "divides a sum over the request's rows by"),
            (rows_of_the_example, "joins the rows"),

@@ -104,7 +104,14 @@ absl::Status Hardmax(OnnxNode& node) {
 }
 
 absl::Status TopK(OnnxNode& node) {
+  constexpr int64_t kFirstSetOfIntegers = 11;
   ASSIGN_OR_RETURN(const OnnxValue x, node.value(0));
+  if (node.graph.opset() < kFirstSetOfIntegers &&
+      node.graph.TypeOf(node.node.input(0)) == onnx::TensorProto::INT64) {
+    return Unimplemented("of integers, which operator set ", node.graph.opset(),
+                         " has not: PyTorch writes sort() so, and loses its order; export it with ",
+                         "a newer one");
+  }
   ASSIGN_OR_RETURN(const int axis, WantAxis(IntAttribute(node.node, "axis", -1), x.rank()));
   RETURN_IF_ERROR(WantNoRows(x, axis));
   if (x.dims[axis] == Dim::Users()) {  // One row: it is the best.
