@@ -93,6 +93,7 @@ void ConnectionAcceptor::Stop() {
   eventfd_write(wake_.get(), 1);
   thread_.join();
   socket_.fd = FileDescriptor();
+  if (!socket_.path.empty()) unlink(socket_.path.c_str());
   mute_.clear();
   hand_over_.Stop();
 }
@@ -214,7 +215,9 @@ void ConnectionAcceptor::LookAtAll() {
     MutexLock lock(mu_);
     CountOpen();
     open.reserve(handed_.size());
-    for (const Handed& handed : handed_) open.push_back({handed.peer, ReadBytes(handed.fd)});
+    for (const Handed& handed : handed_) {
+      if (!SharesPeer(handed.peer)) open.push_back({handed.peer, ReadBytes(handed.fd)});
+    }
   }
   for (const auto& [peer, why] : watch_.Look(open)) Close(peer, why);
 }
@@ -248,6 +251,7 @@ void ConnectionAcceptor::CloseIdle(milliseconds patience) {
 }
 
 void ConnectionAcceptor::Close(const std::string& peer, const char* why) {
+  if (SharesPeer(peer)) return;  // It might be another one.
   bool says = false;
   {
     MutexLock lock(mu_);

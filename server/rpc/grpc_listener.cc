@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -112,13 +111,10 @@ absl::StatusOr<std::unique_ptr<GrpcListener>> GrpcListener::Create(
     const std::string& address, int port, int threads, const ServerConfig& settings,
     const PortSecurity& security, const std::vector<RpcService*>& services, Logger& logger) {
   using External = grpc::ServerBuilder::experimental_type::ExternalConnectionType;
-  if (absl::StartsWith(address, kUnixPrefix)) {
-    return CreateOnSocket(address, threads, settings, security, services);
-  }
   auto listener = std::unique_ptr<GrpcListener>(new GrpcListener());
   ASSIGN_OR_RETURN(ListeningSocket socket, ListenOn(address, port, "gRPC"));
   listener->port_ = socket.port;
-  listener->credentials_ = MakeCredentials(security, /*unix_socket=*/false);
+  listener->credentials_ = MakeCredentials(security, absl::StartsWith(address, kUnixPrefix));
   grpc::ServerBuilder builder;
   Configure(settings, builder);
   listener->entrance_ = builder.experimental().AddExternalConnectionAcceptor(
@@ -147,27 +143,6 @@ absl::StatusOr<std::unique_ptr<GrpcListener>> GrpcListener::Create(
         if (!handed) close(fd);
       },
       listener->receiver_->ledger(), logger);
-  return listener;
-}
-
-absl::StatusOr<std::unique_ptr<GrpcListener>> GrpcListener::CreateOnSocket(
-    const std::string& address, int threads, const ServerConfig& settings,
-    const PortSecurity& security, const std::vector<RpcService*>& services) {
-  // gRPC would take the socket away from whoever has it.
-  const std::string path = address.substr(std::strlen(kUnixPrefix));
-  if (const std::string why = TakenBy(path); !why.empty()) {
-    return Unavailable("cannot listen on ", address, " for gRPC: ", why);
-  }
-  auto listener = std::unique_ptr<GrpcListener>(new GrpcListener());
-  listener->credentials_ = MakeCredentials(security, /*unix_socket=*/true);
-  grpc::ServerBuilder builder;
-  Configure(settings, builder);
-  // Whoever may open the socket is few: gRPC accepts by itself.
-  int bound = 0;
-  builder.AddListeningPort(address, listener->credentials_, &bound);
-  if (!listener->Serve(builder, settings, services, threads) || bound == 0) {
-    return Unavailable("cannot listen on ", address, " for gRPC, see the log above");
-  }
   return listener;
 }
 
@@ -201,8 +176,7 @@ bool GrpcListener::Serve(grpc::ServerBuilder& builder, const ServerConfig& setti
 }
 
 void GrpcListener::Collect(MetricPage& page) const {
-  // A Unix socket has no acceptor.
-  const ConnectionStats stats = acceptor_ == nullptr ? ConnectionStats() : acceptor_->Stats();
+  const ConnectionStats stats = acceptor_->Stats();
   page.AddGauge("ulfd_connections", "Open connections to the gRPC port", stats.open);
   page.AddCounter("ulfd_connections_total", "Connections to the gRPC port so far", stats.accepted);
   for (const auto& [why, refused] : {std::pair("max_connections", stats.over_limit),
@@ -238,10 +212,10 @@ void GrpcListener::Collect(MetricPage& page) const {
 }
 
 void GrpcListener::Shutdown(milliseconds grace) {
-  if (acceptor_ != nullptr) acceptor_->Stop();
+  acceptor_->Stop();
   if (reflection_ != nullptr) reflection_->EndStreams();
   constexpr milliseconds kUntilIdle{200};
-  if (acceptor_ != nullptr) acceptor_->CloseIdle(std::min(grace, kUntilIdle));
+  acceptor_->CloseIdle(std::min(grace, kUntilIdle));
   receiver_->EndWhenAnswered([this] { grpc_server_cancel_all_calls(server_->c_server()); });
   server_->Shutdown(gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC),
                                  gpr_time_from_millis(grace.count(), GPR_TIMESPAN)));
@@ -249,7 +223,7 @@ void GrpcListener::Shutdown(milliseconds grace) {
 }
 
 GrpcListener::~GrpcListener() {
-  if (server_ == nullptr || (acceptor_ == nullptr && entrance_ != nullptr)) return;
+  if (acceptor_ == nullptr) return;  // It was not created as a whole.
   Shutdown(milliseconds(0));
   acceptor_.reset();
   server_.reset();

@@ -47,9 +47,6 @@ class GrpcListener {
 
  private:
   GrpcListener() = default;
-  static absl::StatusOr<std::unique_ptr<GrpcListener>> CreateOnSocket(
-      const std::string& address, int threads, const ServerConfig& settings,
-      const PortSecurity& security, const std::vector<RpcService*>& services);
   // Builds the server and receives its calls; false: it does not start.
   bool Serve(grpc::ServerBuilder& builder, const ServerConfig& settings,
              const std::vector<RpcService*>& services, int threads);

@@ -38,6 +38,43 @@ AddressInfo Numeric(const std::string& address, int port, int& error) {
   return {error == 0 ? found : nullptr, &freeaddrinfo};
 }
 
+constexpr absl::string_view kUnix = "unix:";
+
+// Removes what a process left behind.  Why nobody should listen there, as it is in use or is no
+// socket; else "".
+std::string MakeFree(const sockaddr_un& address) {
+  struct stat about {};
+  if (stat(address.sun_path, &about) != 0) return "";
+  if (!S_ISSOCK(about.st_mode)) return "what is there is no socket";
+  const FileDescriptor probe(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  const bool answers =
+      connect(probe.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0 ||
+      errno == EAGAIN;
+  if (answers) return "another process listens there";
+  unlink(address.sun_path);
+  return "";
+}
+
+absl::StatusOr<ListeningSocket> ListenOnUnix(const std::string& path, absl::string_view protocol) {
+  const auto fail = [&](absl::string_view why) {
+    return Unavailable("cannot listen on ", kUnix, path, " for ", protocol, ": ", why);
+  };
+  sockaddr_un address{.sun_family = AF_UNIX, .sun_path = ""};
+  if (path.copy(address.sun_path, sizeof(address.sun_path) - 1) < path.size()) {
+    return fail("the path is too long");
+  }
+  if (const std::string why = MakeFree(address); !why.empty()) return fail(why);
+  ListeningSocket result{
+      .fd = FileDescriptor(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)),
+      .path = path};
+  const int fd = result.fd.get();
+  if (fd < 0 || bind(fd, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0 ||
+      listen(fd, SOMAXCONN) != 0) {
+    return fail(std::strerror(errno));
+  }
+  return result;
+}
+
 }  // namespace
 
 bool IsIpAddress(const std::string& address) {
@@ -63,14 +100,13 @@ Endpoint PeerOf(const sockaddr_storage& peer) {
 }
 
 std::string PeerName(const sockaddr_storage& peer) {
+  if (peer.ss_family == AF_UNIX) return std::string(kUnix);
   const auto [address, port] = PeerOf(peer);
-  if (address.empty()) return "";
   return absl::StrContains(address, ':') ? absl::StrCat("ipv6:%5B", address, "%5D:", port)
                                          : absl::StrCat("ipv4:", address, ":", port);
 }
 
 absl::StatusOr<Endpoint> ParseEndpoint(const std::string& text) {
-  constexpr absl::string_view kUnix = "unix:";
   if (absl::StartsWith(text, kUnix) && text.size() > kUnix.size() &&
       text.size() - kUnix.size() < sizeof(sockaddr_un::sun_path)) {
     return Endpoint{.address = text};
@@ -83,19 +119,6 @@ absl::StatusOr<Endpoint> ParseEndpoint(const std::string& text) {
   }
   endpoint.address = text.substr(0, colon);
   return endpoint;
-}
-
-std::string TakenBy(const std::string& path) {
-  struct stat about {};
-  if (stat(path.c_str(), &about) != 0) return "";
-  if (!S_ISSOCK(about.st_mode)) return "what is there is no socket";
-  sockaddr_un address{.sun_family = AF_UNIX, .sun_path = ""};
-  path.copy(address.sun_path, sizeof(address.sun_path) - 1);
-  const FileDescriptor probe(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  const bool answers =
-      connect(probe.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0 ||
-      errno == EAGAIN;
-  return answers ? "another process listens there" : "";
 }
 
 ConnectionRoom RoomForConnections(int64_t descriptors) {
@@ -112,6 +135,9 @@ ConnectionRoom RoomForConnections() {
 
 absl::StatusOr<ListeningSocket> ListenOn(const std::string& address, int port,
                                          absl::string_view protocol) {
+  if (absl::StartsWith(address, kUnix)) {
+    return ListenOnUnix(address.substr(kUnix.size()), protocol);
+  }
   const auto fail = [&](absl::string_view why) {
     return Unavailable("cannot listen on ", address, ":", port, " for ", protocol, ": ", why);
   };

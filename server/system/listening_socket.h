@@ -17,6 +17,7 @@ namespace ulfd::server {
 struct ListeningSocket {
   FileDescriptor fd;  // Does not block.
   int port = 0;
+  std::string path;  // Of a Unix socket: whoever listens no longer removes it.
 };
 
 // Whether ListenOn takes it: "0.0.0.0", "127.0.0.1", "[::1]", "::1".
@@ -32,7 +33,7 @@ absl::StatusOr<Endpoint> ParseEndpoint(const std::string& text);
 // Of a connection's other side: "127.0.0.1", also where IPv6 carries it, or "::1"; "" for what is
 // no IP address.
 Endpoint PeerOf(const sockaddr_storage& peer);
-// The same as gRPC has it: "ipv4:127.0.0.1:4242", "ipv6:%5B::1%5D:4242", or "".
+// The same as gRPC has it: "ipv4:127.0.0.1:4242", "ipv6:%5B::1%5D:4242", or "unix:".
 std::string PeerName(const sockaddr_storage& peer);
 
 // How many connections each port may have for a process with that many file descriptors: a quarter
@@ -44,13 +45,10 @@ ConnectionRoom RoomForConnections(int64_t descriptors);
 // For this process.
 ConnectionRoom RoomForConnections();
 
-// Why nobody should listen on the Unix socket at `path`, as what is there is in use or is no
-// socket; "" for what a process left behind, or nothing.
-std::string TakenBy(const std::string& path);
-
 // TCP on an IP address ("0.0.0.0", "127.0.0.1", "[::1]"; "[::]" includes IPv4); port 0: any free
-// one.  A port on which somebody listens is an error.  UNAVAILABLE: `cannot listen on 127.0.0.1:80
-// for HTTP: Permission denied`.
+// one; or on the Unix socket of "unix:PATH".  A port or socket on which somebody listens is an
+// error; a socket that a process left behind is replaced.  UNAVAILABLE: `cannot listen on
+// 127.0.0.1:80 for HTTP: Permission denied`.
 absl::StatusOr<ListeningSocket> ListenOn(const std::string& address, int port,
                                          absl::string_view protocol);
 
