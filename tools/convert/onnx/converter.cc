@@ -595,7 +595,7 @@ absl::StatusOr<Conversion> Translate(const OnnxModel& model, const ConvertOption
     onnx::GraphProto& graph = *straight->proto.mutable_graph();
     const bool bags = UnrollBags(graph, model.opset);
     const bool heads = cut && StackBesideRows(graph, model.opset);
-    straight->keeps_rows = KeepAllRows(graph);
+    straight->keeps_rows = KeepAllRows(graph, model.opset);
     if (!bags && !heads && !straight->keeps_rows) straight.reset();
   }
   for (;;) {

@@ -11,12 +11,12 @@
 #include "tools/convert/onnx/model/constant.h"
 #include "tools/convert/onnx/model/functions.h"
 #include "tools/convert/onnx/model/types.h"
+#include "tools/convert/onnx/rewrites/rewriter.h"
 #include "tools/convert/onnx/rewrites/rewrites.h"
 
 namespace ulfd::convert {
 namespace {
 
-using Nodes = google::protobuf::RepeatedPtrField<onnx::NodeProto>;
 // Masks and orders that rows went through, the latest last.
 using Way = std::vector<std::string>;
 
@@ -37,9 +37,9 @@ void AddReads(const onnx::NodeProto& node, std::vector<std::string>& names) {
   }
 }
 
-class RowKeeper {
+class RowKeeper : public Rewriter {
  public:
-  explicit RowKeeper(onnx::GraphProto& graph) : graph_(graph) {
+  RowKeeper(onnx::GraphProto& graph, int64_t opset) : Rewriter(graph, opset), graph_(graph) {
     for (const onnx::ValueInfoProto& input : graph.input()) computed_.insert(input.name());
     for (const onnx::TensorProto& tensor : graph.initializer()) {
       computed_.erase(tensor.name());
@@ -65,25 +65,21 @@ class RowKeeper {
     }
   }
 
-  bool Run() {
-    for (const onnx::NodeProto& node : graph_.node()) {
-      onnx::NodeProto copy = node;
-      if (!Follow(node, copy)) return false;
-      *nodes_.Add() = std::move(copy);
-    }
-    for (const onnx::ValueInfoProto& output : graph_.output()) {
-      if (!WayOf(output.name()).empty()) return false;
-    }
-    if (!changed_) return false;
-    graph_.mutable_node()->Swap(&nodes_);
-    DropUnread(graph_);  // What computed the indices.
-    return true;
-  }
-
  private:
+  using Node = onnx::NodeProto;
   struct Indices {
     std::string mask, expanded;  // As it is, and as the indices are of it.
   };
+
+  bool Fits() const override {
+    return !meet_ && std::all_of(graph_.output().begin(), graph_.output().end(),
+                                 [&](const auto& output) { return WayOf(output.name()).empty(); });
+  }
+  // Rows meet others.
+  bool Meet() {
+    meet_ = true;
+    return false;
+  }
 
   const Way& WayOf(const std::string& name) const {
     static const Way kNone;
@@ -148,128 +144,113 @@ class RowKeeper {
     return name;
   }
 
-  static void MakeIdentity(onnx::NodeProto& node, const std::string& of) {
-    const std::string output = node.output(0);
-    node.clear_input();
-    node.clear_output();
-    node.clear_attribute();
-    node.set_op_type("Identity");
-    node.add_input(of);
-    node.add_output(output);
-  }
-
-  // Notes where the node's outputs come from, and changes `copy`; false: rows meet others.
-  bool Follow(const onnx::NodeProto& node, onnx::NodeProto& copy) {
+  // Notes where the node's outputs come from.
+  bool Replace(const Node& node) override {
+    if (meet_) return false;
     const std::string& op = node.op_type();
-    const std::string out = node.output_size() > 0 ? node.output(0) : "";
+    const std::string& out = node.output(0);
     const std::string in = node.input_size() > 0 ? node.input(0) : "";
-    if (op == "Shape" || op == "Size") return true;
+    if (op == "Shape" || op == "Size") return false;
     if (op == "NonZero" && computed_.contains(Root(in))) {
-      if (MeetsPlaces(out)) return NumberAll(node, copy);
+      if (MeetsPlaces(out)) return NumberAll(node);
       indices_[out] = {Root(in), in};
-      return true;
+      return false;
     }
     if (IsOneOf(op, {"Add", "Cast", "Concat", "Expand", "Reshape", "Unsqueeze"}) &&
         CarriesNumbers(node)) {
-      return true;
+      return false;
     }
     if (indices_.contains(in) && IsOneOf(op, {"Transpose", "Squeeze", "Reshape", "Cast"})) {
       indices_[out] = indices_[in];
-      return true;
+      return false;
     }
     if (op == "Cast") {
       for (auto* const places : {&orders_, &back_}) {
         if (!places->contains(in)) continue;
         (*places)[out] = (*places)[in];
-        return true;
+        return false;
       }
     }
-    if (op == "TopK" && node.output_size() > 1 && IsOrder(node.output(1))) return Sort(node, copy);
+    if (op == "TopK" && node.output_size() > 1 && IsOrder(node.output(1))) return Sort(node);
     for (const std::string& input : node.input()) {
       if (!orders_.contains(input) || !Inverts(node, Uncast(input))) continue;
       back_[node.output(op == "TopK" ? 1 : 0)] = orders_[input];
-      return true;
+      return false;
     }
     if (IsOneOf(op, {"Gather", "GatherND"})) {
       const std::string& index = node.input(1);
-      if (indices_.contains(index)) return Choose(in, indices_[index], copy);
-      if (orders_.contains(index)) return Permute(in, orders_[index], copy);
-      if (back_.contains(index)) return PermuteBack(in, back_[index], copy);
+      if (indices_.contains(index)) return Choose(node, indices_[index]);
+      if (orders_.contains(index)) return Permute(node, orders_[index]);
+      if (back_.contains(index)) return PermuteBack(node, back_[index]);
     }
-    if (op == "ScatterND" && indices_.contains(node.input(1))) return PutBack(node, copy);
-    if (op == "ScatterND" && numbers_.contains(node.input(1))) return PutInPlaces(node, copy);
+    if (op == "ScatterND" && indices_.contains(node.input(1))) return PutBack(node);
+    if (op == "ScatterND" && numbers_.contains(node.input(1))) return PutInPlaces(node);
     return FollowOther(node);
   }
 
-  bool Sort(const onnx::NodeProto& node, onnx::NodeProto& copy) {
+  bool Sort(const Node& node) {
     orders_[node.output(1)] = First(node.output(1));
-    return Permute(node.input(0), First(node.output(1)), copy);
+    return Permute(node, First(node.output(1)));
   }
 
-  bool Permute(const std::string& from, const std::string& order, onnx::NodeProto& copy) {
-    Way way = WayOf(from);
+  void GoBy(const Node& node, const std::string& order) {
+    Way way = WayOf(node.input(0));
     way.push_back(order);
-    ways_[copy.output(0)] = std::move(way);
-    MakeIdentity(copy, from);
-    changed_ = true;
+    ways_[node.output(0)] = std::move(way);
+  }
+
+  bool Permute(const Node& node, const std::string& order) {
+    GoBy(node, order);
+    Add(node, "Identity", {node.input(0)}, node.output(0));
     return true;
   }
 
-  bool PermuteBack(const std::string& from, const std::string& order, onnx::NodeProto& copy) {
-    Way way = WayOf(from);
-    if (way.empty() || way.back() != order) return false;
+  bool PermuteBack(const Node& node, const std::string& order) {
+    Way way = WayOf(node.input(0));
+    if (way.empty() || way.back() != order) return Meet();
     way.pop_back();
-    ways_[copy.output(0)] = std::move(way);
-    computed_.insert(copy.output(0));
-    MakeIdentity(copy, from);
+    ways_[node.output(0)] = std::move(way);
+    computed_.insert(node.output(0));
+    Add(node, "Identity", {node.input(0)}, node.output(0));
     return true;
   }
 
   // All rows, of which those of a mask of steps are in one axis.
-  bool Choose(const std::string& from, const Indices& of, onnx::NodeProto& copy) {
-    if (WayOf(from) != WayOf(of.mask)) return false;
-    const std::string out = copy.output(0), name = copy.name();
-    if (!Permute(from, of.mask, copy)) return false;
-    const auto made = [&](const char* what) { return absl::StrCat(out, "/", what); };
-    AddInteger(name, -1, {1}, made("all"));
-    AddNode("Shape", name, {of.expanded}, made("chosen"), nodes_);
-    AddNode("Shape", name, {made("chosen")}, made("begin"), nodes_);
-    AddNode("Shape", name, {from}, made("sizes"), nodes_);
-    AddNode("Shape", name, {made("sizes")}, made("end"), nodes_);
-    AddNode("Slice", name, {made("sizes"), made("begin"), made("end")}, made("rest"), nodes_);
-    SetInt(AddNode("Concat", name, {made("all"), made("rest")}, made("shape"), nodes_), "axis", 0);
-    copy.set_op_type("Reshape");
-    copy.add_input(made("shape"));
+  bool Choose(const Node& node, const Indices& of) {
+    const std::string &from = node.input(0), &out = node.output(0);
+    if (WayOf(from) != WayOf(of.mask)) return Meet();
+    GoBy(node, of.mask);
+    const std::string chosen = Make(node, "Shape", {of.expanded}),
+                      sizes = Make(node, "Shape", {from});
+    const std::string rest =
+        Make(node, "Slice", {sizes, Make(node, "Shape", {chosen}), Make(node, "Shape", {sizes})});
+    const std::string shape = Fresh(out);
+    SetInt(Add(node, "Concat", {Integers(out, {-1}), rest}, shape), "axis", 0);
+    Add(node, "Reshape", {from, shape}, out);
     return true;
   }
 
-  bool PutBack(const onnx::NodeProto& node, onnx::NodeProto& copy) {
+  bool PutBack(const Node& node) {
     const std::string& mask = indices_[node.input(1)].mask;
     const std::string& base = node.input(0);
     std::string values = node.input(2);
     Way way = WayOf(base);
     way.push_back(mask);
-    if (WayOf(values) != way) return false;
+    if (WayOf(values) != way) return Meet();
     const bool flat = MakerOf(values, "Slice") != nullptr || MakerOf(values, "Reshape") != nullptr;
     if (flat && WayOf(Unflattened(values)) == way && IsExpanded(mask, node.input(1))) {
       values = Unflattened(values);
     }
-    const std::string sizes = absl::StrCat(node.output(0), "/sizes");
-    const std::string apart = absl::StrCat(node.output(0), "/apart");
-    AddNode("Shape", node.name(), {base}, sizes, nodes_);
-    AddNode("Reshape", node.name(), {values, sizes}, apart, nodes_);
-    MakeWhere(copy, {mask, apart, base});
-    return true;
+    const std::string sizes = Make(node, "Shape", {base});
+    return AddWhere(node, mask, Make(node, "Reshape", {values, sizes}));
   }
 
-  // Makes rows of `base` of the node's, but for those of the mask.
-  void MakeWhere(onnx::NodeProto& node, const std::vector<std::string>& mask_values_base) {
-    ways_[node.output(0)] = WayOf(mask_values_base[2]);
+  // The rows of the node's first input, but for those of the mask.
+  bool AddWhere(const Node& node, const std::string& mask, const std::string& values) {
+    ways_[node.output(0)] = WayOf(node.input(0));
     computed_.insert(node.output(0));
-    node.set_op_type(kWhereRows);
-    node.clear_input();
-    node.clear_attribute();
-    for (const std::string& input : mask_values_base) node.add_input(input);
+    Add(node, kWhereRows, {mask, values, node.input(0)}, node.output(0));
+    return true;
   }
 
   // Whether the rows that a mask chooses are broadcast with other indices: x[mask, 2] = y.
@@ -279,36 +260,12 @@ class RowKeeper {
     });
   }
 
-  void AddInteger(const std::string& name, int64_t value, const std::vector<int64_t>& dims,
-                  const std::string& out) {
-    onnx::NodeProto& constant = AddNode("Constant", name, {}, out, nodes_);
-    onnx::AttributeProto& attribute = *constant.add_attribute();
-    attribute.set_name("value");
-    attribute.set_type(onnx::AttributeProto::TENSOR);
-    attribute.mutable_t()->set_data_type(onnx::TensorProto::INT64);
-    attribute.mutable_t()->mutable_dims()->Add(dims.begin(), dims.end());
-    attribute.mutable_t()->add_int64_data(value);
-  }
-
   // The numbers of all rows in the place of those that the mask chooses.  Here torch.onnx.export
   // writes NonZero of a mask [rows, 1], whose zeros of the second axis become rows, too.
-  bool NumberAll(const onnx::NodeProto& node, onnx::NodeProto& copy) {
-    const std::string mask = Root(node.input(0));
-    const auto made = [&](const char* what) { return absl::StrCat(node.output(0), "/", what); };
-    for (const int64_t number : {0, 1}) {
-      AddInteger(node.name(), number, {}, made(number == 0 ? "first" : "step"));
-    }
-    AddNode("Shape", node.name(), {mask}, made("count"), nodes_);
-    AddNode("Squeeze", node.name(), {made("count")}, made("end"), nodes_);
-    AddNode("Range", node.name(), {made("first"), made("end"), made("step")}, made("all"), nodes_);
-    AddNode("Shape", node.name(), {node.input(0)}, made("shape"), nodes_);
-    copy = onnx::NodeProto();
-    copy.set_name(node.name());
-    copy.set_op_type("Reshape");
-    for (const char* input : {"all", "shape"}) copy.add_input(made(input));
-    copy.add_output(node.output(0));
-    numbers_[node.output(0)] = mask;
-    changed_ = true;
+  bool NumberAll(const Node& node) {
+    const std::string& mask = numbers_[node.output(0)] = Root(node.input(0));
+    const std::string all = NumbersBelow(node, Make(node, "Shape", {mask}));
+    Add(node, "Reshape", {all, Make(node, "Shape", {node.input(0)})}, node.output(0));
     return true;
   }
 
@@ -325,19 +282,17 @@ class RowKeeper {
   }
 
   // All rows get their values, and those outside the mask keep what they had.
-  bool PutInPlaces(const onnx::NodeProto& node, onnx::NodeProto& copy) {
-    const std::string &base = node.input(0), &values = node.input(2);
+  bool PutInPlaces(const Node& node) {
+    const std::string& values = node.input(2);
     const std::string mask = numbers_[node.input(1)];
-    Way way = WayOf(base);
+    Way way = WayOf(node.input(0));
     way.push_back(mask);
     const Way& of_values = WayOf(values);
-    if (of_values != way && (!of_values.empty() || computed_.contains(values))) return false;
-    copy.set_output(0, absl::StrCat(node.output(0), "/all"));
-    *nodes_.Add() = copy;
-    const std::string all = copy.output(0);
-    copy.set_output(0, node.output(0));
-    MakeWhere(copy, {mask, all, base});
-    return true;
+    if (of_values != way && (!of_values.empty() || computed_.contains(values))) return Meet();
+    Node all = node;
+    all.set_output(0, Fresh(node.output(0)));
+    Add(all);
+    return AddWhere(node, mask, all.output(0));
   }
 
   // Whether the indices are of a mask that was repeated to the shape of a tensor.
@@ -359,7 +314,7 @@ class RowKeeper {
     for (const std::string& input : reads) {
       if (indices_.contains(input) || numbers_.contains(input) || orders_.contains(input) ||
           back_.contains(input)) {
-        return false;
+        return Meet();
       }
       const Way& own = WayOf(input);
       computes |= computed_.contains(input) || !own.empty();
@@ -368,18 +323,18 @@ class RowKeeper {
       } else if (way == nullptr) {
         way = &own;
       } else if (*way != own) {
-        return false;
+        return Meet();
       }
     }
-    if (way != nullptr && (others || node.op_type() == "Loop")) return false;
+    if (way != nullptr && (others || node.op_type() == "Loop")) return Meet();
     for (const std::string& output : node.output()) {
       if (way != nullptr) ways_[output] = *way;
       if (computes) computed_.insert(output);
     }
-    return true;
+    return false;
   }
 
-  onnx::GraphProto& graph_;
+  const onnx::GraphProto& graph_;
   std::map<std::string, const onnx::NodeProto*> maker_;
   std::map<std::string, std::string> first_, same_;  // By what computes a tensor, and by its name.
   std::set<std::string> computed_;  // From inputs, and not from their shapes alone.
@@ -387,8 +342,7 @@ class RowKeeper {
   std::map<std::string, Indices> indices_;            // Of rows of a mask.
   std::map<std::string, std::string> numbers_;        // Of all rows, for those of a mask: its name.
   std::map<std::string, std::string> orders_, back_;  // That sort rows, and the other way round.
-  Nodes nodes_;
-  bool changed_ = false;
+  bool meet_ = false;
 };
 
 }  // namespace
@@ -399,6 +353,6 @@ bool ChoosesRows(const onnx::GraphProto& graph) {
   });
 }
 
-bool KeepAllRows(onnx::GraphProto& graph) { return RowKeeper(graph).Run(); }
+bool KeepAllRows(onnx::GraphProto& graph, int64_t opset) { return RowKeeper(graph, opset).Run(); }
 
 }  // namespace ulfd::convert

@@ -147,6 +147,18 @@ void Rewriter::AddSlice(const onnx::NodeProto& of, const std::string& input, int
       output);
 }
 
+std::string Rewriter::Scalar(const onnx::NodeProto& of, int64_t value) {
+  std::string one = Integers(of.output(0), {value}), scalar = Fresh(one);
+  AddOnAxis(of, "Squeeze", one, 0, scalar);
+  return scalar;
+}
+
+std::string Rewriter::NumbersBelow(const onnx::NodeProto& of, const std::string& count) {
+  const std::string limit = Fresh(count);
+  AddOnAxis(of, "Squeeze", count, 0, limit);
+  return Make(of, "Range", {Scalar(of, 0), limit, Scalar(of, 1)});
+}
+
 void Rewriter::AddBesideRows(const onnx::NodeProto& of, const std::vector<std::string>& values,
                              const std::string& output) {
   std::vector<std::string> columns;

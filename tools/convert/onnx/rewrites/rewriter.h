@@ -72,6 +72,9 @@ class Rewriter {
                  const std::string& output);
   void AddSlice(const onnx::NodeProto& of, const std::string& input, int64_t axis, int64_t begin,
                 int64_t end, const std::string& output);
+  std::string Scalar(const onnx::NodeProto& of, int64_t value);
+  // 0, 1, .. below the count [1].
+  std::string NumbersBelow(const onnx::NodeProto& of, const std::string& count);
   // Values of equal shapes [rows, ...] as [rows * values, ...], those of a row side by side.
   void AddBesideRows(const onnx::NodeProto& of, const std::vector<std::string>& values,
                      const std::string& output);

@@ -69,7 +69,7 @@ bool ChoosesRows(const onnx::GraphProto& graph);
 // sorted and sorted back, as exporters write them for packed sequences: f of all rows in their
 // places, and kWhereRows.  That is the same as long as f computes each row alone.  False, and
 // nothing changed, where the graph has no such rows, or they meet others before they are back.
-bool KeepAllRows(onnx::GraphProto& graph);
+bool KeepAllRows(onnx::GraphProto& graph, int64_t opset);
 
 }  // namespace ulfd::convert
 

@@ -246,19 +246,6 @@ std::string RowsFollower::RowCount(const Node& node, const RowsAxis& like) {
   return like.each == 1 ? size : Make(node, "Div", {size, Integers(size, {like.each})});
 }
 
-std::string RowsFollower::Scalar(const Node& node, int64_t value) {
-  std::string one = Integers(node.output(0), {value}), scalar = Fresh(one);
-  AddOnAxis(node, "Squeeze", one, 0, scalar);
-  return scalar;
-}
-
-// 0, 1, .. count - 1.
-std::string RowsFollower::NumbersBelow(const Node& node, const std::string& count) {
-  const std::string limit = Fresh(count);
-  AddOnAxis(node, "Squeeze", count, 0, limit);
-  return Make(node, "Range", {Scalar(node, 0), limit, Scalar(node, 1)});
-}
-
 std::string RowsFollower::Around(const Node& node, const Sizes& sizes, size_t at,
                                  const std::string& middle) {
   std::vector<std::string> parts = {middle};

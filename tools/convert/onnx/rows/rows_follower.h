@@ -91,8 +91,6 @@ class RowsFollower : public Rewriter {
   // Along the axis, and of these the rows alone.
   std::string SizeOf(const Node& node, const RowsAxis& like);
   std::string RowCount(const Node& node, const RowsAxis& like);
-  std::string Scalar(const Node& node, int64_t value);
-  std::string NumbersBelow(const Node& node, const std::string& count);
   std::string Around(const Node& node, const Sizes& sizes, size_t at, const std::string& middle);
 
   const int64_t rows_, more_;
