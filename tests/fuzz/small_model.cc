@@ -3,6 +3,7 @@
 #include "tests/fuzz/small_model.h"
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "engine/tensor/onednn.h"
 #include "tests/fuzz/fuzz.h"
 #include "tests/testing/tiny_model.h"
@@ -27,13 +28,11 @@ layer_params { type: "multiply_layer" name: "product" bottom: "left" bottom: "ri
 }
 
 const std::vector<std::string>& SmallModelNames() {
-  static const auto* const names =
-      new std::vector<std::string>{"uid",          "mid",        "price",           "mask",
-                                   "free",         "left",       "right",           "uid.ids",
-                                   "uid.segments", "uid.values", "mid.ids",         "mid.segments",
-                                   "mid.values",   "score",      "user_vec",        "sum",
-                                   "product",      "FP32",       "INT32",           "INT64",
-                                   "small",        "1",          "binary_data_size"};
+  static const auto* const names = new std::vector<std::string>(absl::StrSplit(
+      "uid mid price mask free left right uid.ids uid.segments uid.values mid.ids mid.segments "
+      "mid.values items of_ad of_user score user_vec sum product FP32 INT32 INT64 small 1 "
+      "binary_data_size",
+      ' '));
   return *names;
 }
 
