@@ -48,8 +48,8 @@ struct InputInfo {
 // (ids per row).
 struct FeatureInfo {
   std::string name;  // "mid"
-  // What a request may call all of it as one matrix of ids [rows, n]; empty where an input of the
-  // graph has that name.  Rows are filled up with `padding_id`, if there is one.
+  // What a request may call all of it as one matrix of ids [rows, n]; empty where an input, or a
+  // matrix of several, has that name.  Rows are filled up with `padding_id`, if there is one.
   std::string matrix;
   std::optional<int64_t> padding_id;
   int32_t max_ids_per_row = 0;  // 0: any number.
