@@ -83,6 +83,7 @@ std::optional<std::string> PerAxis(CompositeWriter& w, const Node& node, int i,
   if (tensor == nullptr) return std::nullopt;
   int64_t count = 1;
   for (const int64_t size : tensor->dims()) count *= size;
+  if (count < 1) return std::nullopt;
   std::string numbers = w.Float(node, node.input(i));
   if (count == 1 || axis == -1) return numbers;
   // Dimensions of 1 in the place of the axes behind it.
