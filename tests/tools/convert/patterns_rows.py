@@ -60,6 +60,20 @@ def example_without_dynamic_axes(g):
     g.output(g.node("Reshape", [heads, g.ints(ADS, 4)], heads.array.reshape(ADS, 4)))
 
 
+def parts_of_nothing(g):
+    """Parts without steps among those that are joined: a sequence, and what it is filled up with
+    for each row of the example, cut where it is full."""
+    g.rows = ADS
+    x = g.input("x", g.random.randn(ADS, 4, 3).astype(np.float32))
+    fill = g.constant(g.random.randn(1, 4, 3).astype(np.float32))
+    fill = raw(g, "Tile", [fill, g.ints(ADS, 1, 1)], np.tile(fill.array, (ADS, 1, 1)))
+    cuts = [raw(g, "Slice", [of, g.ints(4), g.ints(9), g.ints(1)], of.array[:, 4:])
+            for of in (x, fill)]
+    for parts in ([cuts[0], x], [x, cuts[1]], [x, *cuts, x]):
+        joined = np.concatenate([part.array for part in parts], 1)
+        g.output(g.node("Concat", parts, joined, axis=1))
+
+
 def slices_assigned(g):
     """x[:, 1:3] = y, x[:, :, 2] = 0.5 and x[:, 0:4:2, 1:3] = z, as PyTorch exports them."""
     x = g.input("x", g.random.randn(ADS, 4, 3).astype(np.float32))
@@ -830,7 +844,7 @@ PATTERNS = [step_that_an_id_tells, example_without_dynamic_axes, exported_long_a
             few_and_many_of_the_best, gates_of_the_best, entries_added_up,
             entries_of_constant_places, rows_sorted_and_back, step_of_each_row_behind_it,
             order_sorted, last_step_of_a_length, last_step_of_a_mask, best_logarithms,
-            steps_assigned, column_replaced, slices_assigned, columns_assigned_a_constant,
+            steps_assigned, column_replaced, parts_of_nothing, slices_assigned, columns_assigned_a_constant,
             step_of_each_row, masked_select, merged_heads, sums_across_rows,
             extremes_across_rows, rows_beside_rows,
             product_with_merged_steps, places_from_the_end, one_entry_for_all_rows,

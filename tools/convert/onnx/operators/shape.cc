@@ -321,7 +321,9 @@ absl::Status Concat(OnnxNode& node) {
   for (int i = 0; i < node.node.input_size(); ++i) {
     if (node.constant(i) != nullptr && IsEmpty(*node.constant(i))) continue;
     ASSIGN_OR_RETURN(OnnxValue x, node.value(i));
-    values.push_back(std::move(x));
+    const bool last = i + 1 == node.node.input_size();
+    const bool none = absl::c_linear_search(x.dims, Dim::Of(0));
+    if (!none || (last && values.empty())) values.push_back(std::move(x));
   }
   if (values.empty()) {
     node.graph.Define(node.output(), *node.constant(0));
