@@ -2,7 +2,6 @@
 #include "engine/runtime/describe_model.h"
 
 #include <algorithm>
-#include <numeric>
 #include <string>
 #include <utility>
 
@@ -199,11 +198,7 @@ class MatrixDescriber {
       return InvalidArgument(what, ": column ", column, ", want 0..", matrix.columns - 1);
     }
     part.columns.assign(config.columns().begin(), config.columns().end());
-    if (part.columns.empty()) {
-      part.columns.resize(matrix.columns);
-      std::iota(part.columns.begin(), part.columns.end(), 0);
-    }
-    const auto found = static_cast<int64_t>(part.columns.size());
+    const auto found = config.columns().empty() ? matrix.columns : config.columns_size();
     const int64_t width = part.input < 0 ? 0 : info_.inputs[part.input].RowWidth();
     if (width > 0 && found != width) {
       return InvalidArgument(what, ": ", found, " columns, want the ", width,

@@ -201,11 +201,27 @@ class Decoder {
       return Bad(input.name(), "shape ", engine::ToString(input.shape()), ", want ", matrix.columns,
                  " values in each row");
     }
+    // Parts may have columns in common, so that all together are many times what was sent.
+    int64_t bytes = 0;
+    for (const MatrixInfo::Part& part : matrix.parts) {
+      bytes += rows * WidthOf(part, tensor) * int64_t{sizeof(int64_t)};
+    }
+    if (limits_.max_memory_bytes > 0 && bytes > limits_.max_memory_bytes) {
+      return ResourceExhausted("input \"", input.name(), "\": its parts take ", bytes,
+                               " bytes, more than ", limits_.max_memory_bytes,
+                               " (limits.max_request_memory_bytes)");
+    }
     for (const MatrixInfo::Part& part : matrix.parts) {
       RETURN_IF_ERROR(part.feature >= 0 ? AddIds(matrix, part, tensor)
                                         : AddNumbers(matrix, part, tensor));
     }
     return absl::OkStatus();
+  }
+
+  // Of a row of the part.
+  static int64_t WidthOf(const MatrixInfo::Part& part, const Tensor& tensor) {
+    if (!part.columns.empty()) return static_cast<int64_t>(part.columns.size());
+    return tensor.dims[0] == 0 ? 0 : tensor.elements() / tensor.dims[0];
   }
 
   // A sparse feature: its columns as ids and segments.
@@ -215,9 +231,7 @@ class Decoder {
     for (const int input : {feature.ids, feature.values, feature.segments}) {
       RETURN_IF_ERROR(WantAbsent(input, matrix.name));
     }
-    const int64_t rows = tensor.dims[0];
-    const int64_t all = rows == 0 ? 0 : tensor.elements() / rows;
-    const int64_t width = part.columns.empty() ? all : static_cast<int64_t>(part.columns.size());
+    const int64_t rows = tensor.dims[0], width = WidthOf(part, tensor);
     const std::string what = absl::StrCat("input \"", matrix.name, "\"");
     RETURN_IF_ERROR(CheckIds(rows * width, rows * width, limits_, what));
     Tensor ids{DType::kInt64, {rows * width}, tensor.data};
@@ -245,9 +259,8 @@ class Decoder {
     const auto rows_of = [&](auto& made) -> absl::Status {
       using T = typename std::decay_t<decltype(made)>::value_type::value_type;
       ASSIGN_OR_RETURN(std::vector<T> values, engine::ColumnsOf<T>(tensor, part.columns, what));
-      const auto width = static_cast<int64_t>(part.columns.size());
       Give(part.input,
-           {info.dtype, info.DimsOf(tensor.dims[0], width),
+           {info.dtype, info.DimsOf(tensor.dims[0], WidthOf(part, tensor)),
             made.emplace_back(std::move(values)).data()},
            matrix.name);
       return absl::OkStatus();

@@ -95,9 +95,10 @@ std::vector<MatrixPart> PartsOf(const engine::MatrixInfo& matrix, const engine::
     named.sparse = part.feature >= 0;
     named.columns = part.columns;
     named.name = named.sparse ? info.features[part.feature].name : info.inputs[part.input].name;
-    const auto width = static_cast<int64_t>(part.columns.size());
     if (named.sparse) continue;
-    const engine::TensorDims dims = info.inputs[part.input].DimsOf(1, width);
+    const auto width = static_cast<int64_t>(part.columns.size());
+    const engine::TensorDims dims =
+        info.inputs[part.input].DimsOf(1, width == 0 ? matrix.columns : width);
     named.row_shape.assign(dims.begin() + 1, dims.end());
   }
   return parts;
@@ -190,7 +191,7 @@ absl::Status SplitMatrix(const std::string& matrix, int64_t columns,
     if (part.sparse) {
       ASSIGN_OR_RETURN(const std::vector<int64_t> ids,
                        engine::ColumnsOf<int64_t>(tensor, part.columns, what));
-      const std::vector<int32_t> counts(rows, static_cast<int32_t>(part.columns.size()));
+      const std::vector<int32_t> counts(rows, static_cast<int32_t>(ids.size() / rows));
       arrays[name] = NpyArray::FromInt64({static_cast<int64_t>(ids.size())}, ids.data());
       arrays[part.name + ".segments"] = NpyArray::FromInt32({rows}, counts.data());
     } else {

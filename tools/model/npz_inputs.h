@@ -34,7 +34,7 @@ absl::Status SplitMatrix(const std::string& matrix, const std::string& feature,
                          std::optional<int64_t> padding, engine::NpzArrays& arrays);
 
 // Elements of each row of a matrix that are a sparse feature, or a dense input with rows of
-// `row_shape`.
+// `row_shape`.  No columns: all.
 struct MatrixPart {
   std::string name;
   bool sparse = false;

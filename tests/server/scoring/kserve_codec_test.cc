@@ -334,6 +334,11 @@ TEST_F(KserveCodecTest, AMatrixHoldsIdsAndNumbers) {
             "input \"of_ad\": row 0, column 2 is 1e+30, which is no int64");
   EXPECT_EQ(Error(request(ads, {3, 3}, {1, 1, int64_t{1} << 31})),
             "input \"of_user\": row 0, column 2 is 2147483648, which is no int32");
+  limits_.max_memory_bytes = 47;
+  EXPECT_EQ(Decode(request(ads, {3, 3}, {1, 1, 1})).message(),
+            "input \"of_ad\": its parts take 48 bytes, more than 47 "
+            "(limits.max_request_memory_bytes)");
+  limits_ = {};
   ModelInferRequest both = request(ads, {3, 3}, {1, 1, 1});
   Add(both, "price", "FP32", {3, 1});
   both.add_raw_input_contents(Bytes<float>({0, 0, 0}));
