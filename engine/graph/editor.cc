@@ -127,6 +127,7 @@ void GraphEditor::Unlink(int index) {
 }
 
 void GraphEditor::Splice(absl::Span<const int> gone, int at, std::vector<Node> added) {
+  // ForEach stays at the place among the nodes that are left.
   const auto ahead = std::lower_bound(gone.begin(), gone.end(), visited_) - gone.begin();
   visited_ += (at < visited_ ? static_cast<int>(added.size()) : 0) - static_cast<int>(ahead);
   changed_ = true;

@@ -191,13 +191,13 @@ class Decoder {
     const Input& input = request_.inputs(position);
     ASSIGN_OR_RETURN(const Tensor tensor, TensorOf(position, TypeOfMatrix(input)));
     const bool whole = matrix.columns == 0;  // All of one feature, whose rows have any length.
-    if (tensor.rank() == 0 || (whole && tensor.rank() > 2)) {
+    if (whole && tensor.rank() != 1 && tensor.rank() != 2) {
       return Bad(input.name(), "shape ", engine::ToString(input.shape()),
                  ", want [rows] or [rows, ids of a row]");
     }
-    const int64_t rows = tensor.dims[0];
+    const int64_t rows = tensor.rank() == 0 ? 0 : tensor.dims[0];
     RETURN_IF_ERROR(CheckLeadingRows(input.name(), rows, limits_));
-    if (!whole && tensor.elements() != rows * matrix.columns) {
+    if (!whole && (tensor.rank() == 0 || tensor.elements() != rows * matrix.columns)) {
       return Bad(input.name(), "shape ", engine::ToString(input.shape()), ", want ", matrix.columns,
                  " values in each row");
     }

@@ -53,6 +53,14 @@ class ModelTest : public testing::ModelDirectories {
     for (const auto& [name, text] : files_) std::ofstream(directory_ + "/" + name) << text;
     return Model::Load({.directory = directory_});
   }
+  // With a dense input "x" of three columns, and `more` in the manifest.
+  absl::StatusOr<std::unique_ptr<const Model>> LoadBesideNumbers(const std::string& more) {
+    case_.graph = Graph() +
+                  "layer_params { type: \"input_layer\" top: \"x\" }"
+                  "layer_params { type: \"relu_layer\" bottom: \"x\" top: \"y\" }";
+    files_["model.textproto"] = "inputs { name: \"x\" row_shape: 3 }\n" + more;
+    return Load();
+  }
   // The error of loading after `from` in the graph is replaced by `to`.
   std::string LoadError(const std::string& from, const std::string& to) {
     const size_t at = case_.graph.find(from);
@@ -319,14 +327,7 @@ TEST_F(ModelTest, MemoryLimitNamesTheParts) {
 }
 
 TEST_F(ModelTest, FeaturesHaveNamesAsMatrices) {
-  case_.graph = Graph() +
-                "layer_params { type: \"input_layer\" top: \"x\" }"
-                "layer_params { type: \"relu_layer\" bottom: \"x\" top: \"y\" }";
-  const auto load = [&](const std::string& features) {
-    files_["model.textproto"] = "inputs { name: \"x\" row_shape: 3 }\n" + features;
-    return Load();
-  };
-  auto model = load("features { name: \"a\" matrix: \"items\" padding_id: 0 }");
+  auto model = LoadBesideNumbers("features { name: \"a\" matrix: \"items\" padding_id: 0 }");
   ASSERT_TRUE(model.ok()) << model.status();
   const int items = (*model)->FindMatrix("items");
   ASSERT_GE(items, 0);
@@ -335,27 +336,20 @@ TEST_F(ModelTest, FeaturesHaveNamesAsMatrices) {
   EXPECT_EQ(a.padding_id, 0);
   EXPECT_GE((*model)->FindMatrix("u"), 0) << "by default its own name";
   EXPECT_EQ((*model)->FindMatrix("a"), -1);
-  model = load("features { name: \"b\" }");
+  model = LoadBesideNumbers("features { name: \"b\" }");
   EXPECT_THAT(std::string(model.status().message()),
               HasSubstr("manifest: features names \"b\", which is no sparse feature"));
-  model = load("features { name: \"a\" matrix: \"x\" }");
+  model = LoadBesideNumbers("features { name: \"a\" matrix: \"x\" }");
   EXPECT_THAT(std::string(model.status().message()),
               HasSubstr("manifest: features \"a\": matrix \"x\" is the name of an input, or of"));
-  model = load("features { name: \"a\" matrix: \"u\" }");
+  model = LoadBesideNumbers("features { name: \"a\" matrix: \"u\" }");
   EXPECT_THAT(std::string(model.status().message()), HasSubstr("or of another feature"));
-  model = load("features { name: \"a\" matrix: \"i\\n\" }");
+  model = LoadBesideNumbers("features { name: \"a\" matrix: \"i\\n\" }");
   EXPECT_THAT(std::string(model.status().message()), HasSubstr("printable characters"));
 }
 
 TEST_F(ModelTest, MatricesHaveParts) {
-  case_.graph = Graph() +
-                "layer_params { type: \"input_layer\" top: \"x\" }"
-                "layer_params { type: \"relu_layer\" bottom: \"x\" top: \"y\" }";
-  const auto load = [&](const std::string& matrices) {
-    files_["model.textproto"] = "inputs { name: \"x\" row_shape: 3 }\n" + matrices;
-    return Load();
-  };
-  auto model = load(R"(matrices { name: "all" columns: 4 parts { name: "a" columns: 3 }
+  auto model = LoadBesideNumbers(R"(matrices { name: "all" columns: 4 parts { name: "a" columns: 3 }
                                   parts { name: "x" columns: 0 columns: 2 columns: 1 } })");
   ASSERT_TRUE(model.ok()) << model.status();
   const MatrixInfo& all = (*model)->info().matrices.at((*model)->FindMatrix("all"));
@@ -363,7 +357,7 @@ TEST_F(ModelTest, MatricesHaveParts) {
   EXPECT_EQ(all.parts.at(0).feature, (*model)->FindFeature("a"));
   EXPECT_EQ(all.parts.at(1).input, (*model)->FindInput("x"));
   EXPECT_THAT(all.parts.at(1).columns, ::testing::ElementsAre(0, 2, 1));
-  model = load(R"(matrices { name: "all" columns: 3 parts { name: "x" } })");
+  model = LoadBesideNumbers(R"(matrices { name: "all" columns: 3 parts { name: "x" } })");
   ASSERT_TRUE(model.ok()) << model.status();
   EXPECT_THAT((*model)->info().matrices.at((*model)->FindMatrix("all")).parts.at(0).columns,
               ::testing::IsEmpty());
@@ -383,7 +377,7 @@ TEST_F(ModelTest, MatricesHaveParts) {
             "part \"x\": 2 columns, want the 3 values that a row of it has"},
            {R"(matrices { name: "m" columns: 2 parts { name: "x" columns: 1 } })",
             "part \"x\": 1 columns, want the 3 values that a row of it has"}}) {
-    model = load(matrices);
+    model = LoadBesideNumbers(matrices);
     EXPECT_TRUE(absl::IsInvalidArgument(model.status())) << matrices;
     EXPECT_THAT(std::string(model.status().message()), HasSubstr("manifest: ")) << matrices;
     EXPECT_THAT(std::string(model.status().message()), HasSubstr(error)) << matrices;

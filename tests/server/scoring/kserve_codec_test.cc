@@ -328,6 +328,10 @@ TEST_F(KserveCodecTest, AMatrixHoldsIdsAndNumbers) {
               ::testing::StartsWith("input \"mask\": 3 rows, of which row 2 "));
   EXPECT_EQ(Error(request(ads, {9, 1}, {1, 1, 1})),
             "input \"of_ad\": shape [9, 1], want 3 values in each row");
+  EXPECT_EQ(Error(request({1}, {}, {1, 1, 1})),
+            "input \"of_ad\": shape [], want 3 values in each row");
+  EXPECT_EQ(Error(request({}, {0, 3}, {1, 1, 1})), "0 ads, want 1..2000");
+  EXPECT_EQ(Error(request({}, {0, int64_t{1} << 40}, {1, 1, 1})), "0 ads, want 1..2000");
   EXPECT_EQ(Error(request({1, 1, 1, 1, 1, NAN}, {2, 3}, {1, 1, 1})),
             "input \"of_ad\": row 1, column 2 is nan, which is no int64");
   EXPECT_EQ(Error(request({1, 1, 1e30f}, {1, 3}, {1, 1, 1})),
