@@ -464,6 +464,12 @@ TEST_F(PassRules, AffineChainsEndWhereTheyMust) {
                          Layer("multiply", {"b", "h"}, "y"),
                      passes),
             0);
+  // What is before the layer that leaves it is one all the same, and so is the rest.
+  EXPECT_EQ(Rewrites(c + Constant("h", {1}, {"1e20"}) + Constant("l", {1}, {"1e-20"}) +
+                         Layer("multiply", {"a", "c"}, "b") + Layer("multiply", {"b", "l"}, "d") +
+                         Layer("multiply", {"d", "l"}, "e") + Layer("multiply", {"e", "h"}, "y"),
+                     passes, 1e-6),
+            2);
   // The constant makes the tensor larger.
   EXPECT_EQ(
       Rewrites(Layer("reshape", {"a"}, "x", "reshape_param { shape: -1 shape: 1 shape: 4 }") +
