@@ -177,10 +177,10 @@ class Builder {
     HashSet<std::string> seen;
     for (const std::string& name : options_.outputs) {
       if (!made_set_.contains(name)) {
-        return InvalidArgument("manifest: outputs names \"", name, "\", which no layer makes");
+        return InvalidArgument("manifest: outputs names ", Quote(name), ", which no layer makes");
       }
       if (!seen.insert(name).second) {
-        return InvalidArgument("manifest: outputs names \"", name, "\" twice");
+        return InvalidArgument("manifest: outputs names ", Quote(name), " twice");
       }
       graph_.outputs.push_back({name, current_.at(name)});
     }

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/errors.h"
+#include "base/file.h"
 #include "base/status_macros.h"
 #include "base/text.h"
 #include "engine/layers/registry.h"
@@ -69,6 +70,8 @@ absl::Status LayerPlugins::Add(const std::string& path) {
   const std::string about = absl::StrCat("plug-in ", path);
   // dlopen searches system directories for a name without a slash; a path is meant here.
   const std::string file = path.find('/') == std::string::npos ? absl::StrCat("./", path) : path;
+  // What is no regular file would hang it.
+  RETURN_IF_ERROR(Annotate(InputFile::Open(file).status(), about));
   void* library = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) {
     const char* reason = dlerror();

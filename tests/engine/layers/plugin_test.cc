@@ -3,6 +3,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/layers/plugin.h"
 
+#include <sys/stat.h>
+
 #include <cmath>
 #include <string>
 #include <vector>
@@ -83,6 +85,10 @@ TEST(LayerPlugins, RefusesWhatItCannotUse) {
   const TempDir directory;
   const std::string text = directory.Write("no_library.so", "not a library");
   EXPECT_THAT(std::string(plugins.Add(text).message()), StartsWith("plug-in " + text + ": "));
+  const std::string pipe = directory.File("pipe.so");
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  EXPECT_EQ(std::string(plugins.Add(pipe).message()),
+            "plug-in " + pipe + ": " + pipe + ": not a regular file");
   EXPECT_TRUE(plugins.types().empty());
 }
 
