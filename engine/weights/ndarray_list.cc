@@ -49,10 +49,10 @@ class Cursor {
   size_t at_ = 0;
 };
 
-absl::StatusOr<NpyType> TypeOf(int32_t code) {
-  static constexpr NpyType kTypes[] = {NpyType::kFloat32, NpyType::kFloat64, NpyType::kFloat16,
-                                       NpyType::kUint8,   NpyType::kInt32,   NpyType::kInt8,
-                                       NpyType::kInt64};
+absl::StatusOr<NumberType> TypeOf(int32_t code) {
+  static constexpr NumberType kTypes[] = {
+      NumberType::kFloat32, NumberType::kFloat64, NumberType::kFloat16, NumberType::kUint8,
+      NumberType::kInt32,   NumberType::kInt8,    NumberType::kInt64};
   if (code >= 0 && code <= 6) return kTypes[code];
   return InvalidArgument("type ", code, ", want 0 to 6");
 }

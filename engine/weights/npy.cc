@@ -2,9 +2,7 @@
 #include "engine/weights/npy.h"
 
 #include <algorithm>
-#include <bit>
 #include <cstring>
-#include <type_traits>
 #include <utility>
 
 #include "absl/strings/ascii.h"
@@ -19,8 +17,6 @@
 
 namespace ulfd::engine {
 
-static_assert(std::endian::native == std::endian::little, "arrays are kept little-endian");
-
 namespace {
 
 constexpr absl::string_view kMagic = "\x93NUMPY";
@@ -28,94 +24,17 @@ constexpr absl::string_view kMagic = "\x93NUMPY";
 constexpr size_t kMaxTextBytes = 1 << 16;
 constexpr size_t kMaxDims = 32;  // numpy's own limit.
 
-struct TypeName {
-  NpyType type;
-  absl::string_view descr;  // Without the byte order.
-  absl::string_view name;
-  size_t size;
-};
-constexpr TypeName kTypes[] = {
-    {NpyType::kFloat16, "f2", "float16", 2}, {NpyType::kFloat32, "f4", "float32", 4},
-    {NpyType::kFloat64, "f8", "float64", 8}, {NpyType::kInt8, "i1", "int8", 1},
-    {NpyType::kUint8, "u1", "uint8", 1},     {NpyType::kInt16, "i2", "int16", 2},
-    {NpyType::kUint16, "u2", "uint16", 2},   {NpyType::kInt32, "i4", "int32", 4},
-    {NpyType::kUint32, "u4", "uint32", 4},   {NpyType::kInt64, "i8", "int64", 8},
-    {NpyType::kUint64, "u8", "uint64", 8},   {NpyType::kBfloat16, "", "bfloat16", 2},
-};
-
-const TypeName& Row(NpyType type) { return kTypes[static_cast<size_t>(type)]; }
+// "f4", "u1", ...; "" if numpy has no such type.
+std::string Descr(NumberType type) {
+  if (type == NumberType::kBfloat16) return "";
+  return absl::StrCat(SizeOf(type) == 1 ? "|" : "<", Name(type).substr(0, 1), SizeOf(type));
+}
 
 template <typename T>
 T Load(const char* bytes, size_t i) {
   T value;
   std::memcpy(&value, bytes + i * sizeof(T), sizeof(T));
   return value;
-}
-
-struct Bfloat16 {
-  uint16_t bits;
-  explicit operator float() const {
-    return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16);
-  }
-};
-struct Half {
-  uint16_t bits;
-  explicit operator float() const { return HalfToFloat(bits); }
-};
-
-// int64 of a float: truncated toward zero, saturated, NaN to 0 (a plain cast would be undefined).
-int64_t Truncate(double value) {
-  if (!(value == value)) return 0;
-  if (value >= 0x1p63) return INT64_MAX;
-  if (value < -0x1p63) return INT64_MIN;
-  return static_cast<int64_t>(value);
-}
-
-template <typename From, typename To>
-std::vector<To> ConvertAll(const char* bytes, size_t count) {
-  std::vector<To> to(count);
-  for (size_t i = 0; i < count; ++i) {
-    const From value = Load<From>(bytes, i);
-    if constexpr (std::is_integral_v<From> || !std::is_integral_v<To>) {
-      to[i] = static_cast<To>(value);  // NOLINT(bugprone-signed-char-misuse): numbers.
-    } else if constexpr (std::is_same_v<From, double>) {
-      to[i] = Truncate(value);
-    } else {
-      to[i] = Truncate(static_cast<float>(value));
-    }
-  }
-  return to;
-}
-
-template <typename To>
-std::vector<To> ConvertAll(NpyType type, const char* bytes, size_t count) {
-  switch (type) {
-    case NpyType::kFloat16:
-      return ConvertAll<Half, To>(bytes, count);
-    case NpyType::kFloat32:
-      return ConvertAll<float, To>(bytes, count);
-    case NpyType::kFloat64:
-      return ConvertAll<double, To>(bytes, count);
-    case NpyType::kInt8:
-      return ConvertAll<int8_t, To>(bytes, count);
-    case NpyType::kUint8:
-      return ConvertAll<uint8_t, To>(bytes, count);
-    case NpyType::kInt16:
-      return ConvertAll<int16_t, To>(bytes, count);
-    case NpyType::kUint16:
-      return ConvertAll<uint16_t, To>(bytes, count);
-    case NpyType::kInt32:
-      return ConvertAll<int32_t, To>(bytes, count);
-    case NpyType::kUint32:
-      return ConvertAll<uint32_t, To>(bytes, count);
-    case NpyType::kInt64:
-      return ConvertAll<int64_t, To>(bytes, count);
-    case NpyType::kUint64:
-      return ConvertAll<uint64_t, To>(bytes, count);
-    case NpyType::kBfloat16:
-      return ConvertAll<Bfloat16, To>(bytes, count);
-  }
-  return {};
 }
 
 // Reads the Python literals that a header is made of.
@@ -160,7 +79,7 @@ absl::Status BadHeader(absl::string_view what, absl::string_view at) {
   return InvalidArgument("npy header: ", what, " at ", Quote(at));
 }
 
-absl::StatusOr<NpyType> ParseDescr(Reader& reader) {
+absl::StatusOr<NumberType> ParseDescr(Reader& reader) {
   absl::string_view descr;
   const absl::string_view at = reader.rest();
   if (reader.Take("[")) {
@@ -173,13 +92,16 @@ absl::StatusOr<NpyType> ParseDescr(Reader& reader) {
   if (absl::StartsWith(descr, ">")) {
     return InvalidArgument("type ", Quote(descr), " is big-endian, want little-endian");
   }
-  for (const TypeName& row : kTypes) {
-    if (row.descr.empty()) continue;
-    if (descr == absl::StrCat(row.size == 1 ? "|" : "<", row.descr)) return row.type;
-    if (row.size == 1 && descr == absl::StrCat("<", row.descr)) return row.type;
+  for (int i = 0; i <= static_cast<int>(NumberType::kBool); ++i) {
+    const auto type = static_cast<NumberType>(i);
+    const std::string name = Descr(type);
+    if (name.empty()) continue;
+    if (descr == name || (SizeOf(type) == 1 && descr == absl::StrCat("<", name.substr(1)))) {
+      return type;
+    }
   }
   return InvalidArgument("type ", Quote(descr),
-                         " is not supported, want <f2, <f4, <f8 or integers of 1 to 8 bytes");
+                         " is not supported, want <f2, <f4, <f8, |b1 or integers of 1 to 8 bytes");
 }
 
 absl::Status ParseShape(Reader& reader, std::vector<int64_t>& dims) {
@@ -200,10 +122,7 @@ absl::Status ParseShape(Reader& reader, std::vector<int64_t>& dims) {
 
 }  // namespace
 
-size_t SizeOf(NpyType type) { return Row(type).size; }
-absl::string_view Name(NpyType type) { return Row(type).name; }
-
-absl::StatusOr<int64_t> ArrayBytes(absl::Span<const int64_t> dims, NpyType type) {
+absl::StatusOr<int64_t> ArrayBytes(absl::Span<const int64_t> dims, NumberType type) {
   // Loops over an empty array may still run over its other dimensions.
   constexpr int64_t kMaxEmpty = int64_t{1} << 31;
   RETURN_IF_ERROR(CheckDims(dims));
@@ -212,28 +131,6 @@ absl::StatusOr<int64_t> ArrayBytes(absl::Span<const int64_t> dims, NpyType type)
   if (bytes <= kMaxEmpty) return 0;
   return InvalidArgument("shape ", ToString(dims), " is too large for an empty array");
 }
-
-float HalfToFloat(uint16_t half) {
-  const uint32_t sign = static_cast<uint32_t>(half & 0x8000) << 16;
-  const uint32_t exponent = (half >> 10) & 0x1f;
-  const uint32_t fraction = half & 0x3ff;
-  if (exponent == 0) {  // Zero or subnormal: fraction * 2^-24 is exact in float32.
-    const float magnitude = static_cast<float>(fraction) * 0x1p-24f;
-    return std::bit_cast<float>(std::bit_cast<uint32_t>(magnitude) | sign);
-  }
-  const uint32_t wide = exponent == 0x1f ? 0xff : exponent + 112;
-  return std::bit_cast<float>(sign | (wide << 23) | (fraction << 13));
-}
-
-std::vector<float> ToFloat32(NpyType type, const char* bytes, size_t count) {
-  return ConvertAll<float>(type, bytes, count);
-}
-
-std::vector<int64_t> ToInt64(NpyType type, const char* bytes, size_t count) {
-  return ConvertAll<int64_t>(type, bytes, count);
-}
-
-bool IsFloat(NpyType type) { return type <= NpyType::kFloat64 || type == NpyType::kBfloat16; }
 
 int64_t NpyArray::elements() const {
   int64_t n = 1;
@@ -252,7 +149,7 @@ std::vector<int64_t> NpyArray::ToInt64() const {
 namespace {
 
 template <typename T>
-NpyArray MakeArray(NpyType type, std::vector<int64_t> dims, const T* data) {
+NpyArray MakeArray(NumberType type, std::vector<int64_t> dims, const T* data) {
   NpyArray array;
   array.type = type;
   array.dims = std::move(dims);
@@ -264,13 +161,13 @@ NpyArray MakeArray(NpyType type, std::vector<int64_t> dims, const T* data) {
 }  // namespace
 
 NpyArray NpyArray::FromFloat32(std::vector<int64_t> dims, const float* data) {
-  return MakeArray(NpyType::kFloat32, std::move(dims), data);
+  return MakeArray(NumberType::kFloat32, std::move(dims), data);
 }
 NpyArray NpyArray::FromInt32(std::vector<int64_t> dims, const int32_t* data) {
-  return MakeArray(NpyType::kInt32, std::move(dims), data);
+  return MakeArray(NumberType::kInt32, std::move(dims), data);
 }
 NpyArray NpyArray::FromInt64(std::vector<int64_t> dims, const int64_t* data) {
-  return MakeArray(NpyType::kInt64, std::move(dims), data);
+  return MakeArray(NumberType::kInt64, std::move(dims), data);
 }
 
 absl::StatusOr<NpyTextRange> FindNpyText(absl::string_view prefix) {
@@ -329,11 +226,10 @@ absl::StatusOr<NpyHeader> ParseNpyText(absl::string_view text) {
   return header;
 }
 
-std::string MakeNpyHeader(NpyType type, absl::Span<const int64_t> dims) {
-  const TypeName& row = Row(type);
-  std::string text = absl::StrCat("{'descr': '", row.size == 1 ? "|" : "<", row.descr,
-                                  "', 'fortran_order': False, 'shape': (",
-                                  absl::StrJoin(dims, ", "), dims.size() == 1 ? ",), }" : "), }");
+std::string MakeNpyHeader(NumberType type, absl::Span<const int64_t> dims) {
+  std::string text =
+      absl::StrCat("{'descr': '", Descr(type), "', 'fortran_order': False, 'shape': (",
+                   absl::StrJoin(dims, ", "), dims.size() == 1 ? ",), }" : "), }");
   const size_t unpadded = 10 + text.size() + 1;
   text.append((64 - unpadded % 64) % 64, ' ');
   text.push_back('\n');

@@ -1,4 +1,4 @@
-// The .npy array format: headers parsed and written, element types converted.
+// The .npy array format: headers parsed and written.
 // SPDX-License-Identifier: Apache-2.0
 #ifndef ULFD_ENGINE_WEIGHTS_NPY_H_
 #define ULFD_ENGINE_WEIGHTS_NPY_H_
@@ -15,29 +15,14 @@
 
 namespace ulfd::engine {
 
-// Bytes per element.
-size_t SizeOf(NpyType type);
-// numpy's names: "float16", "int64", ...
-absl::string_view Name(NpyType type);
-
 // Bytes of an array of these dimensions.  INVALID_ARGUMENT for those that no tensor has, by
 // CheckDims; where a dimension of 0 makes the product 0, also for more than 2^31 bytes of the
 // others, so that loops over them end.
-absl::StatusOr<int64_t> ArrayBytes(absl::Span<const int64_t> dims, NpyType type);
-
-// An IEEE half, NaN and infinities included.
-float HalfToFloat(uint16_t half);
-
-// Elements converted to float32; `bytes` is little-endian and holds `count` elements.
-std::vector<float> ToFloat32(NpyType type, const char* bytes, size_t count);
-// As NpyArray::ToInt64.
-std::vector<int64_t> ToInt64(NpyType type, const char* bytes, size_t count);
-
-bool IsFloat(NpyType type);
+absl::StatusOr<int64_t> ArrayBytes(absl::Span<const int64_t> dims, NumberType type);
 
 // What stands before the elements.
 struct NpyHeader {
-  NpyType type = NpyType::kFloat32;
+  NumberType type = NumberType::kFloat32;
   bool fortran_order = false;
   std::vector<int64_t> dims;
 };
@@ -52,11 +37,11 @@ struct NpyTextRange {
 absl::StatusOr<NpyTextRange> FindNpyText(absl::string_view prefix);
 
 // Parses the text, a Python dict with the keys descr, fortran_order and shape.  Big-endian, object,
-// structured, string and bool arrays are refused by name.
+// structured and string arrays are refused by name.
 absl::StatusOr<NpyHeader> ParseNpyText(absl::string_view text);
 
 // A version 1.0 header, padded to a multiple of 64 bytes as numpy does.
-std::string MakeNpyHeader(NpyType type, absl::Span<const int64_t> dims);
+std::string MakeNpyHeader(NumberType type, absl::Span<const int64_t> dims);
 
 // Fortran order to row-major.
 std::string TransposeFortran(const std::string& bytes, absl::Span<const int64_t> dims, size_t size);

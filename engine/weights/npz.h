@@ -10,33 +10,19 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "engine/tensor/numbers.h"
 
 namespace ulfd::engine {
 
-enum class NpyType : uint8_t {
-  kFloat16,
-  kFloat32,
-  kFloat64,
-  kInt8,
-  kUint8,
-  kInt16,
-  kUint16,
-  kInt32,
-  kUint32,
-  kInt64,
-  kUint64,
-  kBfloat16,  // Of safetensors; numpy has none.
-};
-
 // One array, row-major (Fortran-ordered files are transposed while reading).
 struct NpyArray {
-  NpyType type = NpyType::kFloat32;
+  NumberType type = NumberType::kFloat32;
   std::vector<int64_t> dims;  // Empty: a scalar.
   std::string bytes;          // Little-endian elements.
 
   int64_t elements() const;
   std::vector<float> ToFloat32() const;
-  // Truncates floating-point values toward zero; uint64 from 2^63 on become negative.
+  // As engine::ToInt64.
   std::vector<int64_t> ToInt64() const;
   static NpyArray FromFloat32(std::vector<int64_t> dims, const float* data);
   static NpyArray FromInt32(std::vector<int64_t> dims, const int32_t* data);

@@ -169,7 +169,7 @@ class LayerNameWeights final : public WeightFile {
             absl::MakeConstSpan(blob.data().data(), static_cast<size_t>(blob.data_size()))};
         const std::string where = absl::StrCat(prefix, " ", weight.name);
         ASSIGN_OR_RETURN(const int64_t want,
-                         Annotate(ArrayBytes(weight.dims, NpyType::kFloat32), where));
+                         Annotate(ArrayBytes(weight.dims, NumberType::kFloat32), where));
         const auto have = static_cast<int64_t>(weight.data.size() * sizeof(float));
         if (have != want) {
           return InvalidArgument(where, ": ", weight.data.size(), " values, want ",

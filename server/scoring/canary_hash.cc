@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/scoring/canary_hash.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
 #include "engine/embedding/key_hash.h"
+#include "engine/tensor/numbers.h"
 #include "server/scoring/kserve_codec.h"
 #include "server/scoring/tf_serving_codec.h"
 
@@ -60,7 +64,7 @@ std::optional<int64_t> HashFeature(const ulfd::v1::PredictRequest& request,
         return std::nullopt;
       }
       hash.AddAll(dense.floats());
-      hash.AddAll(dense.int32s());
+      for (const int64_t value : dense.int32s()) hash.AddValue(value);
       hash.AddAll(dense.int64s());
     }
     return hash.hash();
@@ -72,10 +76,12 @@ namespace {
 
 // The first of `rows` rows if all are equal: those of the user may be there once per ad, and there
 // are as many ads as there happen to be.
-absl::string_view FirstOfEqualRows(absl::string_view bytes, int64_t rows) {
-  if (rows < 2 || bytes.size() % static_cast<size_t>(rows) != 0) return bytes;
-  const size_t row = bytes.size() / static_cast<size_t>(rows);
-  return bytes.substr(row) == bytes.substr(0, bytes.size() - row) ? bytes.substr(0, row) : bytes;
+template <typename T>
+absl::Span<const T> FirstOfEqualRows(absl::Span<const T> values, int64_t rows) {
+  if (rows < 2 || values.size() % static_cast<size_t>(rows) != 0) return values;
+  const size_t row = values.size() / static_cast<size_t>(rows);
+  return std::equal(values.begin() + row, values.end(), values.begin()) ? values.first(row)
+                                                                        : values;
 }
 
 int FindInput(const inference::ModelInferRequest& request, absl::string_view name) {
@@ -85,13 +91,31 @@ int FindInput(const inference::ModelInferRequest& request, absl::string_view nam
   return -1;
 }
 
+// Empty if T does not have them all.
+template <typename T>
+std::vector<T> NumbersOf(const inference::ModelInferRequest& request, int input) {
+  return engine::NumbersAs<T>(server::NumbersOf(request, input), {}, engine::Fractions::kCut, "")
+      .value_or(std::vector<T>());
+}
+
 // How many rows ids have, by the numbers of ids per row; 1 where they are not all the same, or not
 // there.
 int64_t RowsOfSegments(const inference::ModelInferRequest& request, int input) {
   if (input < 0 || request.inputs(input).shape_size() != 1) return 1;
   const int64_t rows = request.inputs(input).shape(0);
-  const absl::string_view counts = BytesOf(request, input);
-  return rows > 1 && FirstOfEqualRows(counts, rows).size() < counts.size() ? rows : 1;
+  const auto counts = NumbersOf<int64_t>(request, input);
+  return rows > 1 && FirstOfEqualRows<int64_t>(counts, rows).size() < counts.size() ? rows : 1;
+}
+
+// The same of every API and of every type.
+template <typename T>
+std::optional<int64_t> HashOf(const inference::ModelInferRequest& request, int input,
+                              int64_t rows) {
+  const std::vector<T> values = NumbersOf<T>(request, input);
+  if (values.empty()) return std::nullopt;
+  Fnv hash;
+  hash.AddAll(FirstOfEqualRows<T>(values, rows));
+  return hash.hash();
 }
 
 }  // namespace
@@ -108,11 +132,9 @@ std::optional<int64_t> HashFeature(const inference::ModelInferRequest& request,
     rows = RowsOfSegments(request, FindInput(request, absl::StrCat(feature, ".segments")));
   }
   if (input < 0) return std::nullopt;
-  const absl::string_view values = BytesOf(request, input);
-  if (values.empty()) return std::nullopt;
-  Fnv hash;
-  hash.Add(FirstOfEqualRows(values, rows));
-  return hash.hash();
+  return engine::IsFloat(server::NumbersOf(request, input).type)
+             ? HashOf<float>(request, input, rows)
+             : HashOf<int64_t>(request, input, rows);
 }
 
 std::optional<int64_t> HashFeature(const tensorflow::serving::PredictRequest& request,

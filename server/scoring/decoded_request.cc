@@ -2,8 +2,8 @@
 #include "server/scoring/decoded_request.h"
 
 #include <algorithm>
-#include <cstring>
 #include <numeric>
+#include <type_traits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -18,7 +18,6 @@ using engine::DType;
 using engine::InputInfo;
 using engine::Level;
 using engine::Model;
-using engine::Tensor;
 
 Level LevelOfDense(const InputInfo& input, int64_t rows) {
   return input.level == Level::kAd && !input.stated && rows == 1 ? Level::kUnknown : input.level;
@@ -61,27 +60,18 @@ absl::StatusOr<int64_t> CountElements(absl::Span<const int64_t> shape, absl::str
   return product;
 }
 
-absl::StatusOr<Tensor> FloatsOf(const Tensor& integers, absl::string_view what,
-                                std::deque<std::vector<float>>& made) {
-  std::vector<float> floats(integers.elements());
-  const size_t size = engine::SizeOf(integers.dtype);
-  const auto* const bytes = static_cast<const char*>(integers.data);
-  for (size_t i = 0; i < floats.size(); ++i) {
-    int32_t narrow = 0;
-    int64_t value = 0;
-    if (integers.dtype == DType::kInt32) {
-      std::memcpy(&narrow, bytes + i * size, size);
-      value = narrow;
-    } else {
-      std::memcpy(&value, bytes + i * size, size);
-    }
-    if (value < -kExactFloat || value > kExactFloat) {
-      return InvalidArgument(what, ": element ", i, " is ", value,
-                             ", want at most 2^24 for a float");
-    }
-    floats[i] = static_cast<float>(value);
-  }
-  return Tensor{DType::kFloat32, integers.dims, made.emplace_back(std::move(floats)).data()};
+absl::StatusOr<void*> MakeNumbers(const engine::NumberArray& array,
+                                  absl::Span<const int64_t> columns, DType want,
+                                  absl::string_view what, DecodedRequest& decoded) {
+  const auto make = [&](auto& made) -> absl::StatusOr<void*> {
+    using T = typename std::decay_t<decltype(made)>::value_type::value_type;
+    ASSIGN_OR_RETURN(std::vector<T> numbers,
+                     engine::NumbersAs<T>(array, columns, engine::Fractions::kCut, what));
+    return made.emplace_back(std::move(numbers)).data();
+  };
+  if (want == DType::kInt32) return make(decoded.made);
+  if (want == DType::kInt64) return make(decoded.made_ids);
+  return make(decoded.made_floats);
 }
 
 int64_t RowsOfValues(const InputInfo& input, absl::Span<const int64_t> shape, int64_t values,

@@ -15,7 +15,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "engine/runtime/model.h"
-#include "engine/tensor/matrix_columns.h"
+#include "engine/tensor/numbers.h"
 
 namespace ulfd::server {
 
@@ -45,8 +45,8 @@ struct DecodedRequest {
   TopKChoice top_k;
   int64_t tiled_inputs = 0;  // Of the user, sent once per ad.
   int64_t late_ids = 0;  // Whose rows did not come in time; not of the decoder, but of the call.
-  // Segments that the request leaves out, columns of matrices, ids without their padding, floats
-  // that were given as integers.
+  // Segments that the request leaves out, columns of matrices, ids without their padding, numbers
+  // that were given in another type.
   std::deque<std::vector<int32_t>> made;
   std::deque<std::vector<int64_t>> made_ids;
   std::deque<std::vector<float>> made_floats;
@@ -65,11 +65,10 @@ absl::Status CheckIds(int64_t ids, int64_t total, const RequestLimits& limits,
 absl::Status CheckCounts(absl::Span<const int32_t> counts, int64_t ids, absl::string_view what);
 // Number of elements, or INVALID_ARGUMENT for a shape that cannot be (engine::CheckDims).
 absl::StatusOr<int64_t> CountElements(absl::Span<const int64_t> shape, absl::string_view what);
-using engine::kExactFloat;
-// Integers as the floats that they are, in `made`; they may lie at any address.  INVALID_ARGUMENT
-// beyond kExactFloat; `what` begins the error.
-absl::StatusOr<engine::Tensor> FloatsOf(const engine::Tensor& integers, absl::string_view what,
-                                        std::deque<std::vector<float>>& made);
+// Those numbers as engine::NumbersAs has them, in what `decoded` has made.
+absl::StatusOr<void*> MakeNumbers(const engine::NumberArray& array,
+                                  absl::Span<const int64_t> columns, engine::DType want,
+                                  absl::string_view what, DecodedRequest& decoded);
 // As how many ads so many values of a dense input count: by the width of a row, where it is known.
 // Where more rows than max_ads are sure to be refused, as no more than those: it would keep others
 // out of the queue until then.  `shape`: the request's.

@@ -12,6 +12,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -19,13 +20,16 @@
 #include "absl/strings/str_join.h"
 #include "base/errors.h"
 #include "base/load_scope.h"
+#include "base/status_macros.h"
 #include "base/text.h"
+#include "engine/tensor/numbers.h"
 #include "server/observe/logging.h"
 #include "server/scoring/kserve_codec.h"
 
 namespace ulfd::server {
 namespace {
 
+using engine::NumberType;
 using inference::InferParameter;
 using inference::InferTensorContents;
 using Input = inference::ModelInferRequest::InferInputTensor;
@@ -54,35 +58,49 @@ class Numbers {
     }
     values_.push_back(BitsOf(value));
   }
-  // As elements of the datatype.  An error names the element.
-  absl::Status Store(const std::string& datatype, InferTensorContents& contents) const {
-    if (datatype == "INT64") return StoreWhole<int64_t>(*contents.mutable_int64_contents());
-    if (datatype == "INT32") return StoreWhole<int32_t>(*contents.mutable_int_contents());
-    if (datatype != "FP32") return absl::OkStatus();
-    auto& floats = *contents.mutable_fp32_contents();
-    floats.Reserve(static_cast<int>(values_.size()));
-    for (size_t i = 0; i < values_.size(); ++i) {
-      const double value =
-          all_whole_ ? static_cast<double>(values_[i]) : std::bit_cast<double>(values_[i]);
-      if (std::abs(value) > std::numeric_limits<float>::max()) {
-        return InvalidArgument("data[", i, "] is ", value, ", which is no FP32");
-      }
-      floats.Add(static_cast<float>(value));
-    }
-    return absl::OkStatus();
+  // As the elements of the input, whose datatype becomes the widest of its kind.  An error names
+  // the element.
+  absl::Status Store(Input& input) const {
+    const std::optional<NumberType> type = engine::TypeOfKserve(input.datatype());
+    if (!type.has_value()) return absl::OkStatus();  // Refused when it is decoded.
+    return engine::IsFloat(*type) ? StoreFloats(*type, input) : StoreWhole(*type, input);
   }
 
  private:
-  template <typename T, typename Field>
-  absl::Status StoreWhole(Field& field) const {
+  absl::Status StoreFloats(NumberType type, Input& input) const {
+    const bool wide = type == NumberType::kFloat64;
+    InferTensorContents& contents = *input.mutable_contents();
+    const auto store = [&](auto& field) -> absl::Status {
+      using T = typename std::decay_t<decltype(field)>::value_type;
+      field.Reserve(static_cast<int>(values_.size()));
+      for (size_t i = 0; i < values_.size(); ++i) {
+        const double value =
+            all_whole_ ? static_cast<double>(values_[i]) : std::bit_cast<double>(values_[i]);
+        if (std::abs(value) > std::numeric_limits<T>::max()) {
+          return InvalidArgument("data[", i, "] is ", value, ", which is no ", input.datatype());
+        }
+        field.Add(static_cast<T>(value));
+      }
+      return absl::OkStatus();
+    };
+    if (wide) return store(*contents.mutable_fp64_contents());
+    RETURN_IF_ERROR(store(*contents.mutable_fp32_contents()));
+    input.set_datatype("FP32");
+    return absl::OkStatus();
+  }
+  absl::Status StoreWhole(NumberType type, Input& input) const {
     if (!all_whole_)
       return InvalidArgument("data: a fraction, or a number beyond 64 bits; want whole numbers");
-    field.Reserve(static_cast<int>(values_.size()));
+    InferTensorContents& contents = *input.mutable_contents();
     for (size_t i = 0; i < values_.size(); ++i) {
-      if (values_[i] != static_cast<T>(values_[i])) {
-        return InvalidArgument("data[", i, "] is ", values_[i], ", which is no INT32");
-      }
-      field.Add(static_cast<T>(values_[i]));
+      if (engine::HasInteger(type, values_[i])) continue;
+      return InvalidArgument("data[", i, "] is ", values_[i], ", which is no ", input.datatype());
+    }
+    if (type == NumberType::kInt32) {
+      contents.mutable_int_contents()->Add(values_.begin(), values_.end());
+    } else {
+      contents.mutable_int64_contents()->Add(values_.begin(), values_.end());
+      input.set_datatype("INT64");
     }
     return absl::OkStatus();
   }
@@ -144,6 +162,10 @@ class BodyReader final : public nlohmann::json_sax<Json> {
   bool null() override { return Fail("null"); }
   bool binary(binary_t&) override { return Fail("binary"); }
   bool boolean(bool value) override {
+    if (place_.back() == Place::kData) {
+      has_truths_ = true;
+      return Whole(value ? 1 : 0);
+    }
     if (place_.back() != Place::kParameters) return Fail("a truth value");
     if (key_ == "binary_data_output" && place() == Place::kRequest) {
       binary_.all = value;
@@ -283,6 +305,7 @@ class BodyReader final : public nlohmann::json_sax<Json> {
   Numbers numbers_;  // Of the input that is being read.
   Nesting nesting_;
   bool has_data_ = false;
+  bool has_truths_ = false;     // In its data.
   bool binary_output_ = false;  // Of the output that is being read.
   std::vector<std::optional<uint64_t>> binary_sizes_;
 };
@@ -324,7 +347,7 @@ bool BodyReader::start_object(std::size_t) {
       binary_sizes_.emplace_back();
       numbers_.Clear();
       nesting_.Clear();
-      has_data_ = false;
+      has_data_ = has_truths_ = false;
       return Enter(Place::kInput);
     case Place::kOutputs:
       request_.add_outputs();
@@ -388,8 +411,16 @@ bool BodyReader::EndInput() {
   if (!nesting_.Fits(read.shape())) {
     return Complain(InvalidArgument("data: arrays in arrays that are not as the shape"));
   }
-  const absl::Status stored = numbers_.Store(read.datatype(), *read.mutable_contents());
+  if (has_truths_ && read.datatype() != "BOOL") {
+    return Complain(InvalidArgument("data: a truth value, want numbers"));
+  }
+  const absl::Status stored = numbers_.Store(read);
   return stored.ok() || Complain(stored);
+}
+
+absl::string_view BytesOf(const InferTensorContents& contents) {
+  const engine::NumberArray row = NumbersOf(contents);
+  return {static_cast<const char*>(row.data), row.dims[0] * engine::SizeOf(row.type)};
 }
 
 // Inputs whose bytes are behind the JSON; the others become bytes, too, as the protocol has it.

@@ -6,14 +6,13 @@
 #include <bit>
 #include <cstring>
 #include <optional>
-#include <type_traits>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "base/errors.h"
 #include "base/model_version.h"
 #include "base/status_macros.h"
-#include "engine/tensor/matrix_columns.h"
+#include "engine/tensor/numbers.h"
 
 namespace ulfd::server {
 namespace {
@@ -27,6 +26,8 @@ using engine::Level;
 using engine::MatrixInfo;
 using engine::Model;
 using engine::ModelInfo;
+using engine::NumberArray;
+using engine::NumberType;
 using engine::Tensor;
 using Input = inference::ModelInferRequest::InferInputTensor;
 
@@ -42,24 +43,36 @@ absl::Status WantNoParameters(absl::string_view where, const Map& parameters) {
                          "\": unknown, want none");
 }
 
-// The name of a field of `contents` with values, other than that of `dtype`; empty if there is
-// none.
-absl::string_view FilledOtherThan(const inference::InferTensorContents& contents, DType dtype) {
-  if (contents.bool_contents_size() != 0) return "bool_contents";
-  if (contents.int_contents_size() != 0 && dtype != DType::kInt32) return "int_contents";
-  if (contents.int64_contents_size() != 0 && dtype != DType::kInt64) return "int64_contents";
-  if (contents.uint_contents_size() != 0) return "uint_contents";
-  if (contents.uint64_contents_size() != 0) return "uint64_contents";
-  if (contents.fp32_contents_size() != 0 && dtype != DType::kFloat32) return "fp32_contents";
-  if (contents.fp64_contents_size() != 0) return "fp64_contents";
-  if (contents.bytes_contents_size() != 0) return "bytes_contents";
-  return "";
-}
-
-absl::string_view ContentsField(DType dtype) {
-  return dtype == DType::kInt32   ? "int_contents"
-         : dtype == DType::kInt64 ? "int64_contents"
-                                  : "fp32_contents";
+// The type that typed contents of a type have, and their field; "" for those that are raw alone.
+struct Contents {
+  NumberType type;
+  absl::string_view field;
+};
+Contents ContentsOf(NumberType type) {
+  switch (type) {
+    case NumberType::kBool:
+      return {type, "bool_contents"};
+    case NumberType::kInt8:
+    case NumberType::kInt16:
+    case NumberType::kInt32:
+      return {NumberType::kInt32, "int_contents"};
+    case NumberType::kUint8:
+    case NumberType::kUint16:
+    case NumberType::kUint32:
+      return {NumberType::kUint32, "uint_contents"};
+    case NumberType::kInt64:
+      return {type, "int64_contents"};
+    case NumberType::kUint64:
+      return {type, "uint64_contents"};
+    case NumberType::kFloat32:
+      return {type, "fp32_contents"};
+    case NumberType::kFloat64:
+      return {type, "fp64_contents"};
+    case NumberType::kFloat16:
+    case NumberType::kBfloat16:
+      break;
+  }
+  return {type, ""};
 }
 
 absl::Status Unknown(absl::string_view name, const ModelInfo& info) {
@@ -74,13 +87,6 @@ absl::Status CheckLeadingRows(absl::string_view name, int64_t rows, const Reques
   if (rows <= limits.max_ads) return absl::OkStatus();
   return ResourceExhausted("input \"", name, "\": ", rows, " rows, want at most ", limits.max_ads,
                            " (limits.max_ads)");
-}
-
-// What a matrix comes in: ids and values in any type that has them.
-DType TypeOfMatrix(const Input& input) {
-  return input.datatype() == "FP32"    ? DType::kFloat32
-         : input.datatype() == "INT32" ? DType::kInt32
-                                       : DType::kInt64;
 }
 
 class Decoder {
@@ -141,12 +147,13 @@ class Decoder {
     }
     RETURN_IF_ERROR(WantAbsent(index, input.name()));
     const InputInfo& info = info_.inputs[index];
-    ASSIGN_OR_RETURN(Tensor tensor, TensorOf(position, info.dtype));
-    if (info.feature >= 0 && tensor.rank() != 1) {
+    ASSIGN_OR_RETURN(NumberArray array, NumbersOf(position, info.dtype));
+    if (info.feature >= 0 && array.dims.size() != 1) {
       return Bad(input.name(), "shape ", engine::ToString(input.shape()), ", want one dimension");
     }
-    if (info.feature < 0) info.FitColumn(tensor.dims);
-    Give(index, std::move(tensor), input.name());
+    if (info.feature < 0) info.FitColumn(array.dims);
+    ASSIGN_OR_RETURN(void* const data, As(info.dtype, array, {}, input.name()));
+    Give(index, {info.dtype, std::move(array.dims), data}, input.name());
     return absl::OkStatus();
   }
 
@@ -164,82 +171,93 @@ class Decoder {
     decoded_.inputs.push_back({info_.inputs[index].name, std::move(tensor)});
   }
 
-  // The input at `position`, whose parameters, datatype and size are checked.
-  absl::StatusOr<Tensor> TensorOf(int position, DType want) const {
+  // The input at `position`, whose parameters, datatype and size are checked: floats become
+  // no integers, but for those of a matrix, which have columns of both.
+  absl::StatusOr<NumberArray> NumbersOf(int position, DType want) const {
     const Input& input = request_.inputs(position);
     const std::string what = absl::StrCat("input \"", input.name(), "\"");
     RETURN_IF_ERROR(WantNoParameters(absl::StrCat(what, ": "), input.parameters()));
-    DType dtype = want;
-    for (const DType integer : {DType::kInt32, DType::kInt64}) {
-      const bool exact = want == DType::kFloat32 && input.datatype() == DatatypeName(integer);
-      if (exact) dtype = integer;
-    }
-    if (input.datatype() != DatatypeName(dtype)) {
-      return Bad(input.name(), "datatype \"", input.datatype(), "\", want \"", DatatypeName(dtype),
+    const std::optional<NumberType> type = engine::TypeOfKserve(input.datatype());
+    if (!type.has_value() || (engine::IsFloat(*type) && want != DType::kFloat32)) {
+      return Bad(input.name(), "datatype \"", input.datatype(), "\", want \"", DatatypeName(want),
                  "\"");
     }
     ASSIGN_OR_RETURN(const int64_t elements, CountElements(input.shape(), what));
-    Tensor tensor{dtype, {input.shape().begin(), input.shape().end()}, nullptr};
-    ASSIGN_OR_RETURN(tensor.data, request_.raw_input_contents_size() != 0
-                                      ? RawData(position, dtype, elements)
-                                      : TypedData(input, dtype, elements));
-    if (dtype != want) return FloatsOf(tensor, what, decoded_.made_floats);
-    return tensor;
+    NumberArray array{*type, {input.shape().begin(), input.shape().end()}, nullptr};
+    if (request_.raw_input_contents_size() != 0) {
+      ASSIGN_OR_RETURN(array.data, RawData(position, *type, elements));
+      return array;
+    }
+    array.type = ContentsOf(*type).type;
+    ASSIGN_OR_RETURN(array.data, TypedData(position, *type, elements));
+    return array;
+  }
+
+  // The columns of the array, or all of it; borrowed where they are of that type already.
+  absl::StatusOr<void*> As(DType want, const NumberArray& array, absl::Span<const int64_t> columns,
+                           absl::string_view name) {
+    if (columns.empty() && array.type == engine::TypeOf(want)) {
+      return const_cast<void*>(array.data);  // Inputs of Run are not written to.
+    }
+    const std::string what = absl::StrCat("input \"", name, "\"");
+    // Numbers of a byte, and columns that several inputs have, become many times what was sent.
+    const int64_t count =
+        columns.empty() ? ElementsOf(array) : array.dims[0] * static_cast<int64_t>(columns.size());
+    made_bytes_ += count * static_cast<int64_t>(engine::SizeOf(want));
+    if (limits_.max_memory_bytes > 0 && made_bytes_ > limits_.max_memory_bytes) {
+      return ResourceExhausted(what, ": in the types that the model wants, the inputs up to this ",
+                               "one take ", made_bytes_, " bytes, more than ",
+                               limits_.max_memory_bytes, " (limits.max_request_memory_bytes)");
+    }
+    return MakeNumbers(array, columns, want, what, decoded_);
+  }
+
+  static int64_t ElementsOf(const NumberArray& array) {
+    int64_t elements = 1;
+    for (const int64_t dim : array.dims) elements *= dim;
+    return elements;
   }
 
   absl::Status AddMatrix(int position, const MatrixInfo& matrix) {
     const Input& input = request_.inputs(position);
-    ASSIGN_OR_RETURN(const Tensor tensor, TensorOf(position, TypeOfMatrix(input)));
+    ASSIGN_OR_RETURN(const NumberArray array, NumbersOf(position, DType::kFloat32));
     const bool whole = matrix.columns == 0;  // All of one feature, whose rows have any length.
-    if (whole && tensor.rank() != 1 && tensor.rank() != 2) {
+    const size_t rank = array.dims.size();
+    if (whole && rank != 1 && rank != 2) {
       return Bad(input.name(), "shape ", engine::ToString(input.shape()),
                  ", want [rows] or [rows, ids of a row]");
     }
-    const int64_t rows = tensor.rank() == 0 ? 0 : tensor.dims[0];
+    const int64_t rows = rank == 0 ? 0 : array.dims[0];
     RETURN_IF_ERROR(CheckLeadingRows(input.name(), rows, limits_));
-    if (!whole && (tensor.rank() == 0 || tensor.elements() != rows * matrix.columns)) {
+    if (!whole && (rank == 0 || ElementsOf(array) != rows * matrix.columns)) {
       return Bad(input.name(), "shape ", engine::ToString(input.shape()), ", want ", matrix.columns,
                  " values in each row");
     }
-    // Parts may have columns in common, so that all together are many times what was sent.
-    int64_t bytes = 0;
     for (const MatrixInfo::Part& part : matrix.parts) {
-      bytes += rows * WidthOf(part, tensor) * int64_t{sizeof(int64_t)};
-    }
-    if (limits_.max_memory_bytes > 0 && bytes > limits_.max_memory_bytes) {
-      return ResourceExhausted("input \"", input.name(), "\": its parts take ", bytes,
-                               " bytes, more than ", limits_.max_memory_bytes,
-                               " (limits.max_request_memory_bytes)");
-    }
-    for (const MatrixInfo::Part& part : matrix.parts) {
-      RETURN_IF_ERROR(part.feature >= 0 ? AddIds(matrix, part, tensor)
-                                        : AddNumbers(matrix, part, tensor));
+      RETURN_IF_ERROR(part.feature >= 0 ? AddIds(matrix, part, array)
+                                        : AddNumbers(matrix, part, array));
     }
     return absl::OkStatus();
   }
 
   // Of a row of the part.
-  static int64_t WidthOf(const MatrixInfo::Part& part, const Tensor& tensor) {
+  static int64_t WidthOf(const MatrixInfo::Part& part, const NumberArray& array) {
     if (!part.columns.empty()) return static_cast<int64_t>(part.columns.size());
-    return tensor.dims[0] == 0 ? 0 : tensor.elements() / tensor.dims[0];
+    return array.dims[0] == 0 ? 0 : ElementsOf(array) / array.dims[0];
   }
 
   // A sparse feature: its columns as ids and segments.
   absl::Status AddIds(const MatrixInfo& matrix, const MatrixInfo::Part& part,
-                      const Tensor& tensor) {
+                      const NumberArray& array) {
     const FeatureInfo& feature = info_.features[part.feature];
     for (const int input : {feature.ids, feature.values, feature.segments}) {
       RETURN_IF_ERROR(WantAbsent(input, matrix.name));
     }
-    const int64_t rows = tensor.dims[0], width = WidthOf(part, tensor);
-    const std::string what = absl::StrCat("input \"", matrix.name, "\"");
-    RETURN_IF_ERROR(CheckIds(rows * width, rows * width, limits_, what));
-    Tensor ids{DType::kInt64, {rows * width}, tensor.data};
-    if (!part.columns.empty() || tensor.dtype != DType::kInt64) {
-      ASSIGN_OR_RETURN(std::vector<int64_t> taken,
-                       engine::ColumnsOf<int64_t>(tensor, part.columns, what));
-      ids.data = decoded_.made_ids.emplace_back(std::move(taken)).data();
-    }
+    const int64_t rows = array.dims[0], width = WidthOf(part, array);
+    RETURN_IF_ERROR(
+        CheckIds(rows * width, rows * width, limits_, absl::StrCat("input \"", matrix.name, "\"")));
+    ASSIGN_OR_RETURN(void* const data, As(DType::kInt64, array, part.columns, matrix.name));
+    Tensor ids{DType::kInt64, {rows * width}, data};
     std::vector<int32_t>& counts = decoded_.made.emplace_back(rows, static_cast<int32_t>(width));
     if (feature.padding_id.has_value()) {
       RETURN_IF_ERROR(LeaveOutPadding(matrix.name, *feature.padding_id, width, ids, counts));
@@ -252,22 +270,13 @@ class Decoder {
 
   // A dense input, whose values stand in those columns.
   absl::Status AddNumbers(const MatrixInfo& matrix, const MatrixInfo::Part& part,
-                          const Tensor& tensor) {
+                          const NumberArray& array) {
     RETURN_IF_ERROR(WantAbsent(part.input, matrix.name));
     const InputInfo& info = info_.inputs[part.input];
-    const std::string what = absl::StrCat("input \"", matrix.name, "\"");
-    const auto rows_of = [&](auto& made) -> absl::Status {
-      using T = typename std::decay_t<decltype(made)>::value_type::value_type;
-      ASSIGN_OR_RETURN(std::vector<T> values, engine::ColumnsOf<T>(tensor, part.columns, what));
-      Give(part.input,
-           {info.dtype, info.DimsOf(tensor.dims[0], WidthOf(part, tensor)),
-            made.emplace_back(std::move(values)).data()},
-           matrix.name);
-      return absl::OkStatus();
-    };
-    if (info.dtype == DType::kInt32) return rows_of(decoded_.made);
-    if (info.dtype == DType::kInt64) return rows_of(decoded_.made_ids);
-    return rows_of(decoded_.made_floats);
+    ASSIGN_OR_RETURN(void* const data, As(info.dtype, array, part.columns, matrix.name));
+    Give(part.input, {info.dtype, info.DimsOf(array.dims[0], WidthOf(part, array)), data},
+         matrix.name);
+    return absl::OkStatus();
   }
 
   // Rows of `width` ids, of which each leaves its padding; `counts` says how many it keeps.
@@ -295,34 +304,44 @@ class Decoder {
     return absl::OkStatus();
   }
 
-  absl::StatusOr<void*> RawData(int position, DType dtype, int64_t elements) const {
+  absl::StatusOr<const void*> RawData(int position, NumberType type, int64_t elements) const {
     const Input& input = request_.inputs(position);
     if (input.has_contents() && input.contents().ByteSizeLong() != 0) {
       return Bad(input.name(), "contents beside raw_input_contents, want one of the two");
     }
     const std::string& raw = request_.raw_input_contents(position);
-    const int64_t want = elements * static_cast<int64_t>(engine::SizeOf(dtype));
-    if (static_cast<int64_t>(raw.size()) != want) {
-      return Bad(input.name(), raw.size(), " raw bytes, want ", want, " for ", DatatypeName(dtype),
-                 " ", engine::ToString(input.shape()));
-    }
-    return const_cast<char*>(raw.data());  // Inputs of Run are not written to.
+    const int64_t want = elements * static_cast<int64_t>(engine::SizeOf(type));
+    if (static_cast<int64_t>(raw.size()) == want) return raw.data();
+    return Bad(input.name(), raw.size(), " raw bytes, want ", want, " for ", input.datatype(), " ",
+               engine::ToString(input.shape()));
   }
 
-  static absl::StatusOr<void*> TypedData(const Input& input, DType dtype, int64_t elements) {
+  absl::StatusOr<const void*> TypedData(int position, NumberType type, int64_t elements) const {
+    const Input& input = request_.inputs(position);
     const inference::InferTensorContents& contents = input.contents();
-    const absl::string_view other = FilledOtherThan(contents, dtype);
-    if (!other.empty()) {
-      return Bad(input.name(), "values in ", other, ", want ", ContentsField(dtype), " for ",
-                 DatatypeName(dtype));
+    const absl::string_view want = ContentsOf(type).field;
+    std::vector<const google::protobuf::FieldDescriptor*> fields;
+    contents.GetReflection()->ListFields(contents, &fields);
+    for (const auto* field : fields) {
+      if (want == field->name()) continue;
+      return Bad(input.name(), "values in ", field->name(), ", want ",
+                 want.empty() ? "raw_input_contents" : want, " for ", input.datatype());
     }
-    const absl::string_view bytes = BytesOf(contents);
-    const auto found = static_cast<int64_t>(bytes.size() / engine::SizeOf(dtype));
+    const int64_t found = server::NumbersOf(request_, position).dims[0];
     if (found != elements) {
       return Bad(input.name(), found, " values, want ", elements, " for shape ",
                  engine::ToString(input.shape()));
     }
-    return const_cast<char*>(bytes.data());  // Inputs of Run are not written to.
+    const auto check = [&](const auto& numbers) -> absl::Status {
+      for (const int64_t number : numbers) {
+        if (engine::HasInteger(type, number)) continue;
+        return Bad(input.name(), "value ", number, ", which no ", input.datatype(), " has");
+      }
+      return absl::OkStatus();
+    };
+    RETURN_IF_ERROR(check(contents.int_contents()));
+    RETURN_IF_ERROR(check(contents.uint_contents()));
+    return server::NumbersOf(contents).data;
   }
 
   bool IsGiven(int index) const { return index >= 0 && given_[index] >= 0; }
@@ -453,31 +472,44 @@ class Decoder {
   std::vector<int> given_;
   std::vector<absl::string_view> forms_;
   int64_t total_ids_ = 0;
+  int64_t made_bytes_ = 0;                     // Of numbers that the request has in other types.
   std::optional<absl::string_view> ads_from_;  // The input that told the number of ads.
   int64_t loose_rows_ = 1;                     // The most rows of inputs without a level.
 };
 
 }  // namespace
 
-absl::string_view BytesOf(const inference::InferTensorContents& contents) {
-  const auto bytes = [](const auto& values) {
-    return absl::string_view(reinterpret_cast<const char*>(values.data()),
-                             values.size() * sizeof(*values.data()));
+NumberArray NumbersOf(const inference::InferTensorContents& contents) {
+  const auto row = [](NumberType type, const auto& values) -> NumberArray {
+    return {type, {values.size()}, values.data()};
   };
-  if (!contents.int64_contents().empty()) return bytes(contents.int64_contents());
-  if (!contents.int_contents().empty()) return bytes(contents.int_contents());
-  return bytes(contents.fp32_contents());
+  if (!contents.int64_contents().empty()) {
+    return row(NumberType::kInt64, contents.int64_contents());
+  }
+  if (!contents.int_contents().empty()) return row(NumberType::kInt32, contents.int_contents());
+  if (!contents.uint_contents().empty()) return row(NumberType::kUint32, contents.uint_contents());
+  if (!contents.uint64_contents().empty()) {
+    return row(NumberType::kUint64, contents.uint64_contents());
+  }
+  if (!contents.fp64_contents().empty()) {
+    return row(NumberType::kFloat64, contents.fp64_contents());
+  }
+  if (!contents.bool_contents().empty()) return row(NumberType::kBool, contents.bool_contents());
+  return row(NumberType::kFloat32, contents.fp32_contents());
 }
 
-absl::string_view BytesOf(const inference::ModelInferRequest& request, int input) {
-  if (input < request.raw_input_contents_size()) return request.raw_input_contents(input);
-  return BytesOf(request.inputs(input).contents());
+NumberArray NumbersOf(const inference::ModelInferRequest& request, int input) {
+  if (input >= request.raw_input_contents_size()) {
+    return NumbersOf(request.inputs(input).contents());
+  }
+  // Any other datatype is refused when it is decoded.
+  const NumberType type =
+      engine::TypeOfKserve(request.inputs(input).datatype()).value_or(NumberType::kInt64);
+  const std::string& raw = request.raw_input_contents(input);
+  return {type, {static_cast<int64_t>(raw.size() / engine::SizeOf(type))}, raw.data()};
 }
 
-absl::string_view DatatypeName(DType dtype) {
-  static constexpr absl::string_view kNames[] = {"FP32", "INT32", "INT64"};
-  return kNames[static_cast<size_t>(dtype)];
-}
+absl::string_view DatatypeName(DType dtype) { return engine::KserveName(engine::TypeOf(dtype)); }
 
 absl::StatusOr<ModelChoice> ChoiceOf(const std::string& name, const std::string& version) {
   if (name.empty()) return InvalidArgument("model name: empty");
@@ -538,7 +570,7 @@ int64_t StatedAds(const inference::ModelInferRequest& request, const Model& mode
   return rows;
 }
 
-// `values(input, dtype)`: how many an input has.
+// `values(input)`: how many an input has.
 template <typename Values>
 int64_t CountRowsBy(const inference::ModelInferRequest& request, const Model& model,
                     const RequestLimits& limits, Values values) {
@@ -549,7 +581,7 @@ int64_t CountRowsBy(const inference::ModelInferRequest& request, const Model& mo
     const Known known = FindKnown(model, input.name());
     if (!known) continue;
     const bool matrix = known.matrix != nullptr;
-    const int64_t count = values(i, matrix ? TypeOfMatrix(input) : known.info->dtype);
+    const int64_t count = values(i);
     if (matrix && known.matrix->columns > 0) {
       rows = std::max(rows, std::min(count / known.matrix->columns, limits.max_ads));
     } else if (!matrix && known.feature == nullptr) {
@@ -566,14 +598,13 @@ int64_t CountRowsBy(const inference::ModelInferRequest& request, const Model& mo
 int64_t CountRows(const inference::ModelInferRequest& request, const Model& model,
                   const RequestLimits& limits) {
   // What the message holds, whatever its shapes say.
-  return CountRowsBy(request, model, limits, [&](int input, DType dtype) {
-    return static_cast<int64_t>(BytesOf(request, input).size() / engine::SizeOf(dtype));
-  });
+  return CountRowsBy(request, model, limits,
+                     [&](int input) { return NumbersOf(request, input).dims[0]; });
 }
 
 int64_t CountRowsByShapes(const inference::ModelInferRequest& request, const Model& model,
                           const RequestLimits& limits) {
-  return CountRowsBy(request, model, limits, [&](int input, DType) {
+  return CountRowsBy(request, model, limits, [&](int input) {
     const auto elements = CountElements(request.inputs(input).shape(), "");
     return elements.ok() ? *elements : 0;
   });

@@ -10,6 +10,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "engine/runtime/model.h"
+#include "engine/tensor/numbers.h"
 #include "proto/open_inference.pb.h"
 #include "server/models/model_types.h"
 #include "server/scoring/decoded_request.h"
@@ -33,7 +34,8 @@ absl::Status CheckNamesAndRows(const inference::ModelInferRequest& request,
                                const engine::Model& model, const RequestLimits& limits);
 
 // INVALID_ARGUMENT names the input, what was found and what was wanted.  `request` and `model` must
-// outlive `decoded`.  The values are not copied: the tensors point into the request.
+// outlive `decoded`.  Values of the model's types are not copied: the tensors point into the
+// request.
 absl::Status DecodeRequest(const inference::ModelInferRequest& request, const engine::Model& model,
                            const RequestLimits& limits, DecodedRequest& decoded);
 
@@ -46,10 +48,10 @@ absl::Status EncodeResponse(const inference::ModelInferRequest& request,
 // Inputs, outputs, platform and properties; not `versions`.
 void DescribeModel(const engine::ModelInfo& info, inference::ModelMetadataResponse& response);
 
-// The values of the one field that is filled, as bytes; "" if none is.  Borrows.
-absl::string_view BytesOf(const inference::InferTensorContents& contents);
-// The values of an input, raw or typed.
-absl::string_view BytesOf(const inference::ModelInferRequest& request, int input);
+// The one field that is filled, as a row of numbers.  Borrows.
+engine::NumberArray NumbersOf(const inference::InferTensorContents& contents);
+// The values of an input, raw or typed, as a row of numbers, whatever its shape says.
+engine::NumberArray NumbersOf(const inference::ModelInferRequest& request, int input);
 
 // "FP32", "INT32", "INT64".
 absl::string_view DatatypeName(engine::DType dtype);

@@ -168,8 +168,8 @@ class Decoder {
     return absl::OkStatus();
   }
 
-  // The values of a dense feature, seen as one long row; INVALID_ARGUMENT unless they are of
-  // `want`, or integers where it is floats.
+  // The values of a dense feature, seen as one long row; INVALID_ARGUMENT for floats where `want`
+  // is integers.
   absl::StatusOr<Tensor> DenseValues(absl::string_view name, const v1::DenseTensor& dense,
                                      DType want) const {
     const int64_t floats = dense.floats_size(), int32s = dense.int32s_size(),
@@ -181,7 +181,7 @@ class Decoder {
                         : int64s != 0 ? DType::kInt64
                         : floats != 0 ? DType::kFloat32
                                       : want;
-    if (found != want && want != DType::kFloat32) {
+    if (found == DType::kFloat32 && want != found) {
       return Bad(name, engine::Name(found), " values, want ", engine::Name(want));
     }
     switch (found) {
@@ -198,8 +198,10 @@ class Decoder {
   absl::Status EmitDense(absl::string_view name, int index, Tensor tensor) {
     const InputInfo& input = info_.inputs[index];
     if (tensor.dtype != input.dtype) {
-      ASSIGN_OR_RETURN(
-          tensor, FloatsOf(tensor, absl::StrCat("feature \"", name, "\""), decoded_.made_floats));
+      ASSIGN_OR_RETURN(tensor.data,
+                       MakeNumbers({engine::TypeOf(tensor.dtype), tensor.dims, tensor.data}, {},
+                                   input.dtype, absl::StrCat("feature \"", name, "\""), decoded_));
+      tensor.dtype = input.dtype;
     }
     stated_.push_back({name, index, tensor.dims});
     decoded_.inputs.push_back({input.name, std::move(tensor)});

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/scoring/tf_serving_codec.h"
 
-#include <bit>
-#include <cmath>
+#include <algorithm>
 #include <cstring>
+#include <iterator>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -16,7 +16,7 @@
 #include "base/errors.h"
 #include "base/status_macros.h"
 #include "base/text.h"
-#include "engine/weights/npy.h"
+#include "engine/tensor/numbers.h"
 #include "server/scoring/kserve_codec.h"
 
 namespace ulfd::server {
@@ -24,6 +24,7 @@ namespace {
 
 namespace tfs = tensorflow::serving;
 using engine::DType;
+using engine::NumberType;
 using tfs::TensorProto;
 
 constexpr char kSignature[] = "serving_default";
@@ -35,219 +36,136 @@ std::string NameOf(tfs::DataType dtype) {
   return name.empty() ? absl::StrCat("dtype ", static_cast<int>(dtype)) : name;
 }
 
+struct Type {
+  tfs::DataType dtype;
+  NumberType type;
+  absl::string_view list;  // The only one that may have values.
+};
+constexpr Type kTypes[] = {
+    {tfs::DT_FLOAT, NumberType::kFloat32, "float_val"},
+    {tfs::DT_DOUBLE, NumberType::kFloat64, "double_val"},
+    {tfs::DT_HALF, NumberType::kFloat16, "half_val"},
+    {tfs::DT_BFLOAT16, NumberType::kBfloat16, "half_val"},
+    {tfs::DT_INT8, NumberType::kInt8, "int_val"},
+    {tfs::DT_UINT8, NumberType::kUint8, "int_val"},
+    {tfs::DT_INT16, NumberType::kInt16, "int_val"},
+    {tfs::DT_UINT16, NumberType::kUint16, "int_val"},
+    {tfs::DT_INT32, NumberType::kInt32, "int_val"},
+    {tfs::DT_INT64, NumberType::kInt64, "int64_val"},
+    {tfs::DT_UINT32, NumberType::kUint32, "uint32_val"},
+    {tfs::DT_UINT64, NumberType::kUint64, "uint64_val"},
+    {tfs::DT_BOOL, NumberType::kBool, "bool_val"},
+};
+
+const Type* FindType(tfs::DataType dtype) {
+  const auto* const found =
+      std::find_if(std::begin(kTypes), std::end(kTypes), [&](auto& t) { return t.dtype == dtype; });
+  return found == std::end(kTypes) ? nullptr : found;
+}
+
 tfs::DataType TypeOf(absl::string_view datatype) {
   return datatype == "INT64" ? tfs::DT_INT64 : datatype == "INT32" ? tfs::DT_INT32 : tfs::DT_FLOAT;
 }
 
-// Elements of a tensor as they lie in tensor_content; lists have them as numbers.
-struct Half {
-  uint16_t bits;
-};
-struct Bfloat16 {
-  uint16_t bits;
-};
-
-float NumberOf(Half half) { return engine::HalfToFloat(half.bits); }
-float NumberOf(Bfloat16 value) { return std::bit_cast<float>(uint32_t{value.bits} << 16); }
-template <typename T>
-T NumberOf(T value) {
-  return value;
+template <typename... Parts>
+absl::Status Bad(absl::string_view name, const Parts&... what) {
+  return InvalidArgument("input \"", name, "\": ", what...);
 }
 
-// Whether the value of a list is one of the tensor's type.
-template <typename Element, typename Value>
-bool FromList(Value value, Element& element) {
-  if constexpr (std::is_class_v<Element>) {
-    element = {static_cast<uint16_t>(value)};
-    return std::in_range<uint16_t>(value);
-  } else if constexpr (std::is_integral_v<Element>) {
-    element = static_cast<Element>(value);
-    return std::in_range<Element>(value);
-  } else {
-    element = value;
-    return true;
+absl::Status CheckLists(const std::string& name, const TensorProto& tensor,
+                        absl::string_view want) {
+  std::vector<const google::protobuf::FieldDescriptor*> fields;
+  tensor.GetReflection()->ListFields(tensor, &fields);
+  for (const auto* field : fields) {
+    if (!field->is_repeated() || want == field->name()) continue;
+    return Bad(name, "values in ", field->name(), ", want ", want, " for ", NameOf(tensor.dtype()));
   }
+  // Lists of types that no input has.
+  const auto& unknown = tensor.GetReflection()->GetUnknownFields(tensor);
+  if (unknown.empty()) return absl::OkStatus();
+  return Bad(name, "values in field ", unknown.field(0).number(), ", want ", want, " for ",
+             NameOf(tensor.dtype()));
 }
 
-// Whether `to` has the value of `from`: floats are rounded, integers stay as they are.
-template <typename From, typename To>
-bool Convert(From from, To& to) {
-  if constexpr (std::is_floating_point_v<From> && !std::is_floating_point_v<To>) {
-    return false;
-  } else if constexpr (std::is_floating_point_v<From>) {
-    to = static_cast<To>(from);
-    return std::isfinite(to) || !std::isfinite(from);
-  } else if constexpr (std::is_floating_point_v<To>) {
-    to = static_cast<To>(from);
-    return std::cmp_less_equal(from, kExactFloat) && std::cmp_greater_equal(from, -kExactFloat);
-  } else {
-    to = static_cast<To>(from);  // NOLINT(bugprone-signed-char-misuse): numbers, no characters.
-    return std::in_range<To>(from);
+// The list as it lies in tensor_content.
+template <typename Values>
+absl::StatusOr<std::string> Packed(const std::string& name, const Type& type, const Values& values,
+                                   int64_t elements) {
+  if (values.size() > elements) {
+    return Bad(name, values.size(), " values, want at most ", elements);
   }
-}
-
-// What the inputs of a request take as KServe's.
-struct Budget {
-  const int64_t max_bytes;
-  int64_t bytes = 0;
-};
-
-// One input of a request on its way.
-class Input {
- public:
-  Input(const std::string& name, TensorProto& from, Budget& budget)
-      : name_(name), from_(from), budget_(budget) {}
-
-  // Gives `input`, which has name and shape already, its type; its values are added to `to`.
-  absl::Status Fill(DType want, inference::ModelInferRequest::InferInputTensor& input,
-                    inference::ModelInferRequest& to) {
-    if (from_.tensor_shape().unknown_rank()) return Bad("a shape of unknown rank");
-    ASSIGN_OR_RETURN(elements_,
-                     CountElements(input.shape(), absl::StrCat("input \"", name_, "\"")));
-    shape_ = input.shape();
-    input.set_datatype(std::string(DatatypeName(want)));
-    ASSIGN_OR_RETURN(*to.add_raw_input_contents(), Raw(want));
-    return absl::OkStatus();
-  }
-
- private:
-  template <typename... Parts>
-  absl::Status Bad(const Parts&... what) const {
-    return InvalidArgument("input \"", name_, "\": ", what...);
-  }
-
-  absl::StatusOr<std::string> Raw(DType want) {
-    switch (from_.dtype()) {
-      case tfs::DT_FLOAT:
-        return As<float>("float_val", from_.float_val(), want);
-      case tfs::DT_DOUBLE:
-        return As<double>("double_val", from_.double_val(), want);
-      case tfs::DT_HALF:
-        return As<Half>("half_val", from_.half_val(), want);
-      case tfs::DT_BFLOAT16:
-        return As<Bfloat16>("half_val", from_.half_val(), want);
-      case tfs::DT_INT8:
-        return As<int8_t>("int_val", from_.int_val(), want);
-      case tfs::DT_UINT8:
-        return As<uint8_t>("int_val", from_.int_val(), want);
-      case tfs::DT_INT16:
-        return As<int16_t>("int_val", from_.int_val(), want);
-      case tfs::DT_UINT16:
-        return As<uint16_t>("int_val", from_.int_val(), want);
-      case tfs::DT_INT32:
-        return As<int32_t>("int_val", from_.int_val(), want);
-      case tfs::DT_INT64:
-        return As<int64_t>("int64_val", from_.int64_val(), want);
-      case tfs::DT_UINT32:
-        return As<uint32_t>("uint32_val", from_.uint32_val(), want);
-      case tfs::DT_UINT64:
-        return As<uint64_t>("uint64_val", from_.uint64_val(), want);
-      default:
-        return WrongType(want);
-    }
-  }
-
-  absl::Status WrongType(DType want) const {
-    return Bad(NameOf(from_.dtype()), ", want ", NameOf(TypeOf(DatatypeName(want))),
-               from_.dtype() == tfs::DT_STRING ? ": ids are numbers here" : "");
-  }
-
-  // `list`: the name of `values`, the only list that may have any.
-  template <typename Element, typename Values>
-  absl::StatusOr<std::string> As(absl::string_view list, const Values& values, DType want) {
-    RETURN_IF_ERROR(CheckLists(list));
-    if (want == DType::kInt32) return To<int32_t, Element>(values, want);
-    if (want == DType::kInt64) return To<int64_t, Element>(values, want);
-    return To<float, Element>(values, want);
-  }
-
-  absl::Status CheckLists(absl::string_view want) const {
-    std::vector<const google::protobuf::FieldDescriptor*> fields;
-    from_.GetReflection()->ListFields(from_, &fields);
-    for (const auto* field : fields) {
-      if (!field->is_repeated() || want == field->name()) continue;
-      return Bad("values in ", field->name(), ", want ", want, " for ", NameOf(from_.dtype()));
-    }
-    // Lists of types that no input has.
-    const auto& unknown = from_.GetReflection()->GetUnknownFields(from_);
-    if (unknown.empty()) return absl::OkStatus();
-    return Bad("values in field ", unknown.field(0).number(), ", want ", want, " for ",
-               NameOf(from_.dtype()));
-  }
-
-  template <typename Target, typename Element, typename Values>
-  absl::StatusOr<std::string> To(const Values& values, DType want) {
-    using Number = decltype(NumberOf(Element()));
-    if (std::is_floating_point_v<Number> && !std::is_floating_point_v<Target>) {
-      return WrongType(want);
-    }
-    const std::string& content = from_.tensor_content();
-    const bool packed = !content.empty();
-    if (packed && !values.empty()) return Bad("tensor_content beside a list, want one of the two");
-    if (packed && static_cast<int64_t>(content.size()) != elements_ * int64_t{sizeof(Element)}) {
-      return Bad(content.size(), " bytes of tensor_content, want ",
-                 elements_ * int64_t{sizeof(Element)}, " for ", NameOf(from_.dtype()), " ",
-                 engine::ToString(shape_));
-    }
-    if (packed && std::is_same_v<Element, Target>)
-      return std::move(*from_.mutable_tensor_content());
-    const int64_t given = packed ? elements_ : values.size();
-    RETURN_IF_ERROR(Spend(given, sizeof(Target)));
-    std::string raw(static_cast<size_t>(elements_) * sizeof(Target), '\0');
-    for (int64_t i = 0; i < elements_ && given > 0; ++i) {
-      Element element;
-      if (packed) {
-        std::memcpy(&element, content.data() + i * sizeof(Element), sizeof(Element));
-      } else if (const auto value = values[static_cast<int>(std::min(i, given - 1))];
-                 !FromList(value, element)) {
-        return Bad("value ", value, ", which no ", NameOf(from_.dtype()), " has");
+  // Halves are bits in a list.
+  const NumberType number = type.list == "half_val" ? NumberType::kUint16 : type.type;
+  const size_t size = engine::SizeOf(type.type);
+  std::string packed(static_cast<size_t>(elements) * size, '\0');
+  for (int64_t i = 0; i < elements && !values.empty(); ++i) {
+    const auto value = values[std::min(static_cast<int>(i), values.size() - 1)];
+    if constexpr (std::is_same_v<decltype(value), const int32_t>) {
+      if (!engine::HasInteger(number, value)) {
+        return Bad(name, "value ", value, ", which no ", NameOf(type.dtype), " has");
       }
-      Target target{};
-      if (!Convert(NumberOf(element), target)) {
-        return Bad("value ", NumberOf(element), " of ", NameOf(from_.dtype()), ", which no ",
-                   NameOf(TypeOf(DatatypeName(want))), " has");
-      }
-      std::memcpy(raw.data() + i * sizeof(Target), &target, sizeof(Target));
     }
-    return raw;
+    std::memcpy(packed.data() + i * size, &value, size);
   }
-
-  absl::Status Spend(int64_t given, int64_t target_bytes) {
-    if (given > elements_) {
-      return Bad(given, " values, want at most ", elements_, " for shape ",
-                 engine::ToString(shape_));
-    }
-    budget_.bytes += elements_ * target_bytes;
-    if (budget_.bytes <= budget_.max_bytes) return absl::OkStatus();
-    return ResourceExhausted(
-        "input \"", name_, "\": in the types that the model wants, the inputs up to this one take ",
-        budget_.bytes, " bytes, more than ", budget_.max_bytes, " (limits.max_message_bytes)");
-  }
-
-  const std::string& name_;
-  TensorProto& from_;
-  Budget& budget_;
-  absl::Span<const int64_t> shape_;
-  int64_t elements_ = 0;
-};
-
-bool IsFloating(tfs::DataType dtype) {
-  return dtype == tfs::DT_FLOAT || dtype == tfs::DT_DOUBLE || dtype == tfs::DT_HALF ||
-         dtype == tfs::DT_BFLOAT16;
+  return packed;
 }
 
-// The model has an input or a matrix of that name; a matrix may have numbers of any type.
-DType WantedBy(const engine::Model& model, const std::string& name, tfs::DataType given) {
-  const int index = model.FindInput(name);
-  if (index >= 0) return model.info().inputs[index].dtype;
-  return IsFloating(given) ? DType::kFloat32 : DType::kInt64;
+absl::StatusOr<std::string> Packed(const std::string& name, const Type& type,
+                                   const TensorProto& tensor, int64_t elements) {
+  switch (type.type) {
+    case NumberType::kFloat32:
+      return Packed(name, type, tensor.float_val(), elements);
+    case NumberType::kFloat64:
+      return Packed(name, type, tensor.double_val(), elements);
+    case NumberType::kFloat16:
+    case NumberType::kBfloat16:
+      return Packed(name, type, tensor.half_val(), elements);
+    case NumberType::kInt64:
+      return Packed(name, type, tensor.int64_val(), elements);
+    case NumberType::kUint32:
+      return Packed(name, type, tensor.uint32_val(), elements);
+    case NumberType::kUint64:
+      return Packed(name, type, tensor.uint64_val(), elements);
+    case NumberType::kBool:
+      return Packed(name, type, tensor.bool_val(), elements);
+    default:
+      return Packed(name, type, tensor.int_val(), elements);
+  }
 }
 
 // How many values a tensor holds, at most.
 int64_t ValuesOf(const TensorProto& tensor) {
   return static_cast<int64_t>(tensor.tensor_content().size()) + tensor.float_val_size() +
          tensor.double_val_size() + tensor.half_val_size() + tensor.int_val_size() +
-         tensor.int64_val_size() + tensor.uint32_val_size() + tensor.uint64_val_size();
+         tensor.int64_val_size() + tensor.uint32_val_size() + tensor.uint64_val_size() +
+         tensor.bool_val_size();
+}
+
+// Gives `input`, which has name and shape already, its datatype; its values, which `tensor` loses,
+// are added to `to`.  They can become `want`.
+absl::Status FillInput(TensorProto& tensor, DType want,
+                       inference::ModelInferRequest::InferInputTensor& input,
+                       inference::ModelInferRequest& to) {
+  const std::string& name = input.name();
+  if (tensor.tensor_shape().unknown_rank()) return Bad(name, "a shape of unknown rank");
+  const Type* const type = FindType(tensor.dtype());
+  if (type == nullptr || (engine::IsFloat(type->type) && want != DType::kFloat32)) {
+    return Bad(name, NameOf(tensor.dtype()), ", want ", NameOf(TypeOf(DatatypeName(want))));
+  }
+  RETURN_IF_ERROR(CheckLists(name, tensor, type->list));
+  ASSIGN_OR_RETURN(const int64_t elements,
+                   CountElements(input.shape(), absl::StrCat("input \"", name, "\"")));
+  input.set_datatype(std::string(engine::KserveName(type->type)));
+  const std::string& content = tensor.tensor_content();
+  if (content.empty()) {
+    ASSIGN_OR_RETURN(*to.add_raw_input_contents(), Packed(name, *type, tensor, elements));
+    return absl::OkStatus();
+  }
+  if (ValuesOf(tensor) > static_cast<int64_t>(content.size())) {
+    return Bad(name, "tensor_content beside a list, want one of the two");
+  }
+  to.add_raw_input_contents(std::move(*tensor.mutable_tensor_content()));
+  return absl::OkStatus();
 }
 
 template <typename T, typename Values>
@@ -304,11 +222,11 @@ absl::Status FillInputs(tfs::PredictRequest& from, const engine::Model& model,
                         const RequestLimits& limits, inference::ModelInferRequest& to) {
   // Values that nobody will read are not worth making.
   RETURN_IF_ERROR(CheckNamesAndRows(to, model, limits));
-  Budget budget{.max_bytes = limits.max_message_bytes};
   for (auto& input : *to.mutable_inputs()) {
-    TensorProto& tensor = (*from.mutable_inputs())[input.name()];
-    RETURN_IF_ERROR(Input(input.name(), tensor, budget)
-                        .Fill(WantedBy(model, input.name(), tensor.dtype()), input, to));
+    const int index = model.FindInput(input.name());
+    // A matrix has columns of any type.
+    const DType want = index < 0 ? DType::kFloat32 : model.info().inputs[index].dtype;
+    RETURN_IF_ERROR(FillInput((*from.mutable_inputs())[input.name()], want, input, to));
   }
   from.clear_inputs();  // One copy of the values is enough.
   return absl::OkStatus();
@@ -316,7 +234,6 @@ absl::Status FillInputs(tfs::PredictRequest& from, const engine::Model& model,
 
 std::optional<inference::ModelInferRequest> InputAlone(const tfs::PredictRequest& from,
                                                        const std::string& name) {
-  constexpr int64_t kMaxBytes = int64_t{1} << 20;  // What a user is told by is short.
   const auto input = from.inputs().find(name);
   if (input == from.inputs().end()) return std::nullopt;
   tfs::PredictRequest alone;
@@ -324,9 +241,7 @@ std::optional<inference::ModelInferRequest> InputAlone(const tfs::PredictRequest
   tensor = input->second;
   inference::ModelInferRequest to;
   if (!DescribeInputs(alone, to).ok()) return std::nullopt;
-  Budget budget{.max_bytes = kMaxBytes};
-  const DType want = IsFloating(tensor.dtype()) ? DType::kFloat32 : DType::kInt64;
-  if (!Input(name, tensor, budget).Fill(want, *to.mutable_inputs(0), to).ok()) return std::nullopt;
+  if (!FillInput(tensor, DType::kFloat32, *to.mutable_inputs(0), to).ok()) return std::nullopt;
   return to;
 }
 

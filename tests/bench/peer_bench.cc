@@ -93,8 +93,8 @@ class Bench {
     std::vector<NamedTensor> views;
     for (auto& [name, array] : theirs.arrays) {
       engine::Tensor tensor;
-      tensor.dtype =
-          array.type == engine::NpyType::kInt64 ? engine::DType::kInt64 : engine::DType::kFloat32;
+      tensor.dtype = array.type == engine::NumberType::kInt64 ? engine::DType::kInt64
+                                                              : engine::DType::kFloat32;
       tensor.dims.assign(array.dims.begin(), array.dims.end());
       tensor.data = array.bytes.data();
       views.push_back({name, tensor});

@@ -112,7 +112,8 @@ models { name: "strict" }
         refuse(with_dense("ctx", shape=[2**40, 2**40]), "ctx")
         refuse(with_dense("ctx", shape=[3 * ADS]), "ctx")
         refuse(with_dense("ctx", shape=[ADS, 1, 3]), "ctx")
-        refuse(with_dense("ctx", floats=[], int32s=[2**24 + 1] * (3 * ADS)), "ctx", "16777217", "2^24")
+        refuse(with_dense("ctx", floats=[], int32s=[2**24 + 1] * (3 * ADS)), "ctx", "16777217",
+               "float32")
         refuse(with_dense("ctx", int64s=[1]), "ctx", "several types")
         refuse(with_dense("mask", int32s=[], floats=[1.0] * 5), "mask", "float32", "int32")
         refuse(with_dense("mask", shape=[1, 4], int32s=[1] * 4), "mask")
@@ -227,8 +228,8 @@ models { name: "strict" }
                 request.inputs.extend(kept)
             return change
 
-        refuse(assign("ctx", "datatype", "FP64"), "ctx", "FP64", "FP32")
-        refuse(assign("ad.ids", "datatype", "INT32"), "ad.ids", "INT32", "INT64")
+        refuse(assign("ctx", "datatype", "BYTES"), "ctx", "BYTES", "FP32")
+        refuse(assign("ad.ids", "datatype", "FP32"), "ad.ids", "FP32", "INT64")
         refuse(assign("ctx", "datatype", ""), "ctx", "FP32")
         refuse(assign("ctx", "shape", [ADS, 2]), "ctx")
         refuse(assign("ctx", "shape", [3 * ADS]), "ctx")

@@ -125,6 +125,29 @@ class RestTest(DaemonTest):
                     self.assertEqual(np.array(output["data"], np.float32).tobytes(),
                                      grpc[output["name"]].tobytes())
 
+    def test_types_of_numbers(self):
+        arrays = shop().inputs(7, seed=7, plain=True)  # Every weight is 1.
+        arrays = {name: abs(array) if name.endswith(".ids") else array
+                  for name, array in arrays.items()}
+        expected = shop().scores(arrays)
+        for ids, counts, floats, weights in (
+                ("<i4", "<u1", "<f8", "?"), ("<u2", "<i8", "<f4", "<i1"),
+                ("<u4", "<i2", "<f8", "<u8"), ("<u8", "<i1", "<f4", "<f8")):
+            kinds = {".ids": ids, ".segments": counts, ".values": weights,
+                     "mask": "?" if weights == "?" else counts}
+            cast = {name: array.astype(kinds.get(name[max(name.find("."), 0):], floats))
+                    for name, array in arrays.items()}
+            found = [infer_outputs(self.client.infer(infer_request("shop", cast, USER, raw=raw)))
+                     for raw in (True, False)]
+            with Rest(self.daemon) as rest:
+                code, reply, _ = rest.infer("shop", infer_body(cast))
+            self.assertEqual(code, 200, reply)
+            found.append({output["name"]: np.reshape(output["data"], output["shape"])
+                          for output in reply["outputs"]})
+            for outputs in found:
+                for name, values in expected.items():
+                    self.assert_close(outputs[name], values, 1e-5, (ids, counts, floats, weights))
+
     def test_a_version(self):
         with Rest(self.daemon) as rest:
             for version in (1, 2):

@@ -34,9 +34,10 @@ class CodecFixture : public ::testing::Test {
     decoded_ = {};
     return DecodeRequest(request, *model_, limits_, decoded_);
   }
-  std::string Error(const Request& request) {
+  std::string Error(const Request& request,
+                    absl::StatusCode code = absl::StatusCode::kInvalidArgument) {
     const absl::Status status = Decode(request);
-    EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
+    EXPECT_EQ(status.code(), code) << status;
     return std::string(status.message());
   }
   // Decodes, runs and encodes.

@@ -21,12 +21,12 @@ namespace ulfd::testing {
 namespace {
 
 using engine::NpyArray;
-using engine::NpyType;
 using engine::NpzArrays;
+using engine::NumberType;
 
-engine::DType TypeOf(NpyType type) {
-  if (type == NpyType::kInt64) return engine::DType::kInt64;
-  return type == NpyType::kInt32 ? engine::DType::kInt32 : engine::DType::kFloat32;
+engine::DType TypeOf(NumberType type) {
+  if (type == NumberType::kInt64) return engine::DType::kInt64;
+  return type == NumberType::kInt32 ? engine::DType::kInt32 : engine::DType::kFloat32;
 }
 
 void ExpectClose(const NpyArray& found, const NpyArray& wanted, double tolerance) {

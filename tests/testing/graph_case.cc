@@ -38,10 +38,10 @@ CaseArray ToArray(const json& value) {
 CaseArray ToCase(const engine::NpyArray& array) {
   CaseArray result{.shape = {array.dims.begin(), array.dims.end()}};
   switch (array.type) {
-    case engine::NpyType::kInt64:
+    case engine::NumberType::kInt64:
       result.dtype = "int64";
       break;
-    case engine::NpyType::kInt32:
+    case engine::NumberType::kInt32:
       result.dtype = "int32";
       break;
     default:
@@ -49,9 +49,9 @@ CaseArray ToCase(const engine::NpyArray& array) {
   }
   const size_t n = static_cast<size_t>(array.elements());
   result.values.resize(n);
-  if (array.type == engine::NpyType::kFloat64) {
+  if (array.type == engine::NumberType::kFloat64) {
     std::memcpy(result.values.data(), array.bytes.data(), n * sizeof(double));
-  } else if (array.type == engine::NpyType::kInt64 || array.type == engine::NpyType::kInt32) {
+  } else if (array.type == engine::NumberType::kInt64 || array.type == engine::NumberType::kInt32) {
     const std::vector<int64_t> ints = array.ToInt64();
     result.values.assign(ints.begin(), ints.end());
   } else {

@@ -28,7 +28,7 @@ int64_t Columns(const ReplyOutput& output) {
 
 absl::Status Check(const Reply& reply, const PrintOptions& options) {
   for (const ReplyOutput& output : reply.outputs) {
-    const auto bytes = engine::ArrayBytes(output.shape, engine::NpyType::kFloat32);
+    const auto bytes = engine::ArrayBytes(output.shape, engine::NumberType::kFloat32);
     if (!bytes.ok() || *bytes != static_cast<int64_t>(output.values.size() * sizeof(float))) {
       return Internal("output \"", output.name, "\": shape ", engine::ToString(output.shape),
                       " but ", output.values.size(), " values");

@@ -2,6 +2,7 @@
 #include "tools/load/recording_arrays.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -18,8 +19,8 @@ namespace ulfd::tools {
 namespace {
 
 using engine::NpyArray;
-using engine::NpyType;
 using engine::NpzArrays;
+using engine::NumberType;
 
 template <typename Field>
 std::string Packed(const Field& values) {
@@ -29,7 +30,7 @@ std::string Packed(const Field& values) {
 
 // INVALID_ARGUMENT unless the shape has the values that are there: whoever wrote the file chose
 // both.
-absl::Status Add(const std::string& name, NpyType type, std::vector<int64_t> dims,
+absl::Status Add(const std::string& name, NumberType type, std::vector<int64_t> dims,
                  std::string bytes, NpzArrays& arrays) {
   ASSIGN_OR_RETURN(const int64_t want, Annotate(engine::ArrayBytes(dims, type), Quote(name)));
   if (static_cast<int64_t>(bytes.size()) != want) {
@@ -61,12 +62,12 @@ absl::Status AddDense(const std::string& name, const ulfd::v1::DenseTensor& dens
   std::vector<int64_t> dims(dense.shape().begin(), dense.shape().end());
   if (dims.empty()) dims = {rows, count / std::max<int64_t>(1, rows)};
   if (dense.int32s_size() > 0) {
-    return Add(name, NpyType::kInt32, std::move(dims), Packed(dense.int32s()), arrays);
+    return Add(name, NumberType::kInt32, std::move(dims), Packed(dense.int32s()), arrays);
   }
   if (dense.int64s_size() > 0) {
-    return Add(name, NpyType::kInt64, std::move(dims), Packed(dense.int64s()), arrays);
+    return Add(name, NumberType::kInt64, std::move(dims), Packed(dense.int64s()), arrays);
   }
-  return Add(name, NpyType::kFloat32, std::move(dims), Packed(dense.floats()), arrays);
+  return Add(name, NumberType::kFloat32, std::move(dims), Packed(dense.floats()), arrays);
 }
 
 absl::StatusOr<NpzArrays> NativeInputs(const recording::v1::Recording& record) {
@@ -98,21 +99,26 @@ absl::StatusOr<NpzArrays> KserveInputs(const recording::v1::Recording& record) {
   for (int i = 0; i < request.inputs_size(); ++i) {
     const auto& input = request.inputs(i);
     const auto& contents = input.contents();
-    NpyType type = NpyType::kFloat32;
-    std::string bytes;
-    if (input.datatype() == "FP32") {
-      bytes = Packed(contents.fp32_contents());
-    } else if (input.datatype() == "INT32") {
-      type = NpyType::kInt32;
-      bytes = Packed(contents.int_contents());
-    } else if (input.datatype() == "INT64") {
-      type = NpyType::kInt64;
-      bytes = Packed(contents.int64_contents());
-    } else {
+    const std::optional<NumberType> raw = engine::TypeOfKserve(input.datatype());
+    if (!raw.has_value()) {
       return Unimplemented("input \"", input.name(), "\" has datatype \"", input.datatype(),
-                           "\", want FP32, INT32 or INT64");
+                           "\", want one of numbers");
     }
+    NumberType type = *raw;
+    std::string bytes;
     if (i < request.raw_input_contents_size()) bytes = request.raw_input_contents(i);
+    const auto take = [&](NumberType its, const auto& values) {
+      if (values.empty()) return;
+      type = its;
+      bytes = Packed(values);
+    };
+    take(NumberType::kBool, contents.bool_contents());
+    take(NumberType::kInt32, contents.int_contents());
+    take(NumberType::kInt64, contents.int64_contents());
+    take(NumberType::kUint32, contents.uint_contents());
+    take(NumberType::kUint64, contents.uint64_contents());
+    take(NumberType::kFloat32, contents.fp32_contents());
+    take(NumberType::kFloat64, contents.fp64_contents());
     RETURN_IF_ERROR(Add(input.name(), type, {input.shape().begin(), input.shape().end()},
                         std::move(bytes), arrays));
   }
@@ -128,7 +134,7 @@ absl::StatusOr<NpzArrays> InputsOfRecording(const recording::v1::Recording& reco
 absl::StatusOr<NpzArrays> OutputsOfRecording(const recording::v1::Recording& record) {
   NpzArrays arrays;
   for (const recording::v1::RecordedOutput& output : record.outputs()) {
-    RETURN_IF_ERROR(Add(output.name(), NpyType::kFloat32,
+    RETURN_IF_ERROR(Add(output.name(), NumberType::kFloat32,
                         {output.shape().begin(), output.shape().end()}, Packed(output.values()),
                         arrays));
   }

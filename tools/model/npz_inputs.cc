@@ -2,90 +2,24 @@
 #include "tools/model/npz_inputs.h"
 
 #include <algorithm>
-#include <cmath>
-#include <cstring>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/errors.h"
 #include "base/status_macros.h"
-#include "engine/tensor/matrix_columns.h"
+#include "engine/tensor/numbers.h"
 #include "engine/weights/npy.h"
 
 namespace ulfd::tools {
 namespace {
 
 using engine::DType;
+using engine::Fractions;
 using engine::NpyArray;
-using engine::NpyType;
 
-std::vector<double> ToDouble(const NpyArray& array) {
-  std::vector<double> values(array.elements());
-  if (array.type == NpyType::kFloat64) {
-    if (!values.empty()) std::memcpy(values.data(), array.bytes.data(), array.bytes.size());
-  } else {
-    const std::vector<float> floats = array.ToFloat32();
-    values.assign(floats.begin(), floats.end());
-  }
-  return values;
-}
-
-template <typename T>
-absl::Status DoesNotFit(const std::string& name, T value, size_t index, DType wanted) {
-  return InvalidArgument("input \"", name, "\": element ", index, " is ", value, ", which is no ",
-                         engine::Name(wanted));
-}
-
-absl::StatusOr<std::vector<int64_t>> Integers(const std::string& name, const NpyArray& array,
-                                              DType wanted) {
-  std::vector<int64_t> ints = array.ToInt64();
-  if (array.type != NpyType::kUint64) return ints;
-  for (size_t i = 0; i < ints.size(); ++i) {
-    if (ints[i] < 0) return DoesNotFit(name, static_cast<uint64_t>(ints[i]), i, wanted);
-  }
-  return ints;
-}
-
-absl::StatusOr<NpyArray> ToFloat(const std::string& name, const NpyArray& array) {
-  const std::vector<float> floats = array.ToFloat32();
-  if (engine::IsFloat(array.type)) {
-    const std::vector<double> doubles = ToDouble(array);
-    for (size_t i = 0; i < floats.size(); ++i) {
-      if (std::isinf(floats[i]) && !std::isinf(doubles[i])) {
-        return DoesNotFit(name, doubles[i], i, DType::kFloat32);
-      }
-    }
-  } else {
-    ASSIGN_OR_RETURN(const std::vector<int64_t> ints, Integers(name, array, DType::kFloat32));
-    for (size_t i = 0; i < floats.size(); ++i) {
-      // 2^63 as a float stands for no int64.
-      if (floats[i] >= 0x1p63f || static_cast<int64_t>(floats[i]) != ints[i]) {
-        return DoesNotFit(name, ints[i], i, DType::kFloat32);
-      }
-    }
-  }
-  return NpyArray::FromFloat32(array.dims, floats.data());
-}
-
-absl::StatusOr<NpyArray> ToInteger(const std::string& name, const NpyArray& array, DType wanted) {
-  if (engine::IsFloat(array.type)) {
-    const std::vector<double> doubles = ToDouble(array);
-    for (size_t i = 0; i < doubles.size(); ++i) {
-      // Also false for NaN.
-      if (!(std::abs(doubles[i]) <= 0x1p53) || doubles[i] != std::trunc(doubles[i])) {
-        return DoesNotFit(name, doubles[i], i, wanted);
-      }
-    }
-  }
-  ASSIGN_OR_RETURN(const std::vector<int64_t> ints, Integers(name, array, wanted));
-  if (wanted == DType::kInt64) return NpyArray::FromInt64(array.dims, ints.data());
-  std::vector<int32_t> narrow(ints.size());
-  for (size_t i = 0; i < ints.size(); ++i) {
-    narrow[i] = static_cast<int32_t>(ints[i]);
-    if (narrow[i] != ints[i]) return DoesNotFit(name, ints[i], i, wanted);
-  }
-  return NpyArray::FromInt32(array.dims, narrow.data());
+engine::NumberArray NumbersOf(const NpyArray& array) {
+  return {array.type, {array.dims.begin(), array.dims.end()}, array.bytes.data()};
 }
 
 std::vector<MatrixPart> PartsOf(const engine::MatrixInfo& matrix, const engine::ModelInfo& info) {
@@ -107,18 +41,22 @@ std::vector<MatrixPart> PartsOf(const engine::MatrixInfo& matrix, const engine::
 }  // namespace
 
 absl::StatusOr<NpyArray> ConvertInput(const std::string& name, NpyArray array, DType wanted) {
-  switch (wanted) {
-    case DType::kFloat32:
-      if (array.type == NpyType::kFloat32) return array;
-      return ToFloat(name, array);
-    case DType::kInt32:
-      if (array.type == NpyType::kInt32) return array;
-      return ToInteger(name, array, wanted);
-    case DType::kInt64:
-      if (array.type == NpyType::kInt64) return array;
-      return ToInteger(name, array, wanted);
+  if (array.type == engine::TypeOf(wanted)) return array;
+  const std::string what = absl::StrCat("input \"", name, "\"");
+  const engine::NumberArray numbers = NumbersOf(array);
+  if (wanted == DType::kFloat32) {
+    ASSIGN_OR_RETURN(const auto floats,
+                     engine::NumbersAs<float>(numbers, {}, Fractions::kRefuse, what));
+    return NpyArray::FromFloat32(std::move(array.dims), floats.data());
   }
-  return Internal("input \"", name, "\": unknown type");
+  if (wanted == DType::kInt32) {
+    ASSIGN_OR_RETURN(const auto ints,
+                     engine::NumbersAs<int32_t>(numbers, {}, Fractions::kRefuse, what));
+    return NpyArray::FromInt32(std::move(array.dims), ints.data());
+  }
+  ASSIGN_OR_RETURN(const auto ints,
+                   engine::NumbersAs<int64_t>(numbers, {}, Fractions::kRefuse, what));
+  return NpyArray::FromInt64(std::move(array.dims), ints.data());
 }
 
 absl::Status CheckInputNames(const engine::NpzArrays& arrays,
@@ -174,15 +112,14 @@ absl::Status SplitMatrix(const std::string& matrix, int64_t columns,
                          const std::vector<MatrixPart>& parts, engine::NpzArrays& arrays) {
   auto given = arrays.extract(matrix);
   if (given.empty()) return absl::OkStatus();
-  const DType type = engine::IsFloat(given.mapped().type) ? DType::kFloat32 : DType::kInt64;
-  ASSIGN_OR_RETURN(NpyArray array, ConvertInput(matrix, std::move(given.mapped()), type));
+  const NpyArray& array = given.mapped();
   const std::string what = absl::StrCat("input \"", matrix, "\"");
   const int64_t rows = array.dims.empty() ? 0 : array.dims[0];
   if (rows == 0 || static_cast<int64_t>(array.elements()) != rows * columns) {
     return InvalidArgument(what, ": shape [", absl::StrJoin(array.dims, ", "), "], want ", columns,
                            " values in each row");
   }
-  const engine::Tensor tensor{type, {rows, columns}, array.bytes.data()};
+  const engine::NumberArray numbers = NumbersOf(array);
   for (const MatrixPart& part : parts) {
     const std::string name = absl::StrCat(part.name, part.sparse ? ".ids" : "");
     if (arrays.contains(name)) {
@@ -190,13 +127,13 @@ absl::Status SplitMatrix(const std::string& matrix, int64_t columns,
     }
     if (part.sparse) {
       ASSIGN_OR_RETURN(const std::vector<int64_t> ids,
-                       engine::ColumnsOf<int64_t>(tensor, part.columns, what));
+                       engine::NumbersAs<int64_t>(numbers, part.columns, Fractions::kCut, what));
       const std::vector<int32_t> counts(rows, static_cast<int32_t>(ids.size() / rows));
       arrays[name] = NpyArray::FromInt64({static_cast<int64_t>(ids.size())}, ids.data());
       arrays[part.name + ".segments"] = NpyArray::FromInt32({rows}, counts.data());
     } else {
       ASSIGN_OR_RETURN(const std::vector<float> values,
-                       engine::ColumnsOf<float>(tensor, part.columns, what));
+                       engine::NumbersAs<float>(numbers, part.columns, Fractions::kCut, what));
       std::vector<int64_t> dims = {rows};
       dims.insert(dims.end(), part.row_shape.begin(), part.row_shape.end());
       arrays[name] = NpyArray::FromFloat32(std::move(dims), values.data());

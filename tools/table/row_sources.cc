@@ -26,7 +26,7 @@
 namespace ulfd::tools {
 namespace {
 
-using engine::NpyType;
+using engine::NumberType;
 
 constexpr size_t kPieceBytes = size_t{4} << 20;
 
@@ -34,7 +34,7 @@ constexpr size_t kPieceBytes = size_t{4} << 20;
 struct ArrayFile {
   InputFile file;
   int64_t begin = 0;
-  NpyType type = NpyType::kFloat32;
+  NumberType type = NumberType::kFloat32;
   std::vector<int64_t> dims;
   bool fortran_order = false;
 };
@@ -65,12 +65,12 @@ absl::StatusOr<ArrayFile> OpenNpy(const std::string& path) {
                    header.fortran_order};
 }
 
-absl::StatusOr<NpyType> TypeOfSafetensor(const std::string& name) {
-  constexpr std::pair<absl::string_view, NpyType> kTypes[] = {
-      {"BF16", NpyType::kBfloat16}, {"F16", NpyType::kFloat16}, {"F32", NpyType::kFloat32},
-      {"F64", NpyType::kFloat64},   {"I8", NpyType::kInt8},     {"U8", NpyType::kUint8},
-      {"I16", NpyType::kInt16},     {"U16", NpyType::kUint16},  {"I32", NpyType::kInt32},
-      {"U32", NpyType::kUint32},    {"I64", NpyType::kInt64},   {"U64", NpyType::kUint64}};
+absl::StatusOr<NumberType> TypeOfSafetensor(const std::string& name) {
+  constexpr std::pair<absl::string_view, NumberType> kTypes[] = {
+      {"BF16", NumberType::kBfloat16}, {"F16", NumberType::kFloat16}, {"F32", NumberType::kFloat32},
+      {"F64", NumberType::kFloat64},   {"I8", NumberType::kInt8},     {"U8", NumberType::kUint8},
+      {"I16", NumberType::kInt16},     {"U16", NumberType::kUint16},  {"I32", NumberType::kInt32},
+      {"U32", NumberType::kUint32},    {"I64", NumberType::kInt64},   {"U64", NumberType::kUint64}};
   for (const auto& [known, type] : kTypes) {
     if (name == known) return type;
   }
@@ -170,7 +170,7 @@ absl::StatusOr<TableArrays> OpenSafetensors(const std::string& path) {
   return TableArrays{std::move(keys), std::move(rows)};
 }
 
-absl::Status CheckKeys(const std::string& path, NpyType type, absl::Span<const int64_t> dims,
+absl::Status CheckKeys(const std::string& path, NumberType type, absl::Span<const int64_t> dims,
                        int64_t rows) {
   if (engine::IsFloat(type)) {
     return Bad(path, "keys are ", Name(type), ", want integers");
@@ -182,7 +182,7 @@ absl::Status CheckKeys(const std::string& path, NpyType type, absl::Span<const i
   return Bad(path, dims[0], " keys and ", rows, " rows");
 }
 
-absl::Status CheckRows(const std::string& path, NpyType type, absl::Span<const int64_t> dims) {
+absl::Status CheckRows(const std::string& path, NumberType type, absl::Span<const int64_t> dims) {
   if (!engine::IsFloat(type)) {
     return Bad(path, "rows are ", Name(type), ", want floats");
   }
@@ -200,11 +200,11 @@ std::vector<int64_t> Numbers(int64_t first, int64_t count) {
 }
 
 // Gives `count` rows to the sink.
-absl::Status AddRows(NpyType key_type, const std::vector<int64_t>& keys,
+absl::Status AddRows(NumberType key_type, const std::vector<int64_t>& keys,
                      const std::vector<float>& rows, engine::RowSink& sink) {
   const size_t dim = rows.size() / std::max<size_t>(keys.size(), 1);
   for (size_t i = 0; i < keys.size(); ++i) {
-    if (key_type == NpyType::kUint64 && keys[i] < 0) {
+    if (key_type == NumberType::kUint64 && keys[i] < 0) {
       return InvalidArgument("key ", static_cast<uint64_t>(keys[i]), ", want at most ", INT64_MAX);
     }
     ASSIGN_OR_RETURN(float* const to, sink.NextRow());
@@ -241,7 +241,7 @@ absl::Status ReadArrays(const TableArrays& arrays, engine::RowSink& sink) {
   if (keys.has_value()) {
     RETURN_IF_ERROR(CheckKeys(keys->file.path(), keys->type, keys->dims, rows.dims[0]));
   }
-  const NpyType key_type = keys.has_value() ? keys->type : NpyType::kInt64;
+  const NumberType key_type = keys.has_value() ? keys->type : NumberType::kInt64;
   const int64_t all = rows.dims[0], dim = rows.dims[1];
   RETURN_IF_ERROR(Annotate(sink.Begin(dim, all), path));
   const int64_t most =
@@ -270,7 +270,7 @@ absl::Status ReadNpzArrays(const std::string& path, engine::RowSink& sink) {
   ASSIGN_OR_RETURN(const std::string name, NameOfRows(path, names));
   const engine::NpyArray& rows = arrays.at(name);
   RETURN_IF_ERROR(CheckRows(path, rows.type, rows.dims));
-  NpyType key_type = NpyType::kInt64;
+  NumberType key_type = NumberType::kInt64;
   std::vector<int64_t> ids;
   if (const auto keys = arrays.find(kKeys); keys != arrays.end()) {
     key_type = keys->second.type;
@@ -299,7 +299,7 @@ absl::Status ReadDirectory(const std::string& path, DumpKeys keys, engine::RowSi
   if (std::filesystem::exists(path + "/CURRENT", ignored)) return engine::ReadRocksdb(path, sink);
   ASSIGN_OR_RETURN(InputFile key_file, InputFile::Open(path + "/key"));
   ASSIGN_OR_RETURN(InputFile row_file, InputFile::Open(path + "/emb_vector"));
-  const NpyType type = keys == DumpKeys::kInt64 ? NpyType::kInt64 : NpyType::kUint32;
+  const NumberType type = keys == DumpKeys::kInt64 ? NumberType::kInt64 : NumberType::kUint32;
   const auto key_bytes = static_cast<int64_t>(engine::SizeOf(type));
   const int64_t count = key_file.size() / key_bytes;
   const int64_t row_bytes = count == 0 ? 0 : row_file.size() / count;
@@ -311,7 +311,7 @@ absl::Status ReadDirectory(const std::string& path, DumpKeys keys, engine::RowSi
   }
   return ReadArrays(
       {.keys = ArrayFile{std::move(key_file), 0, type, {count}},
-       .rows = ArrayFile{std::move(row_file), 0, NpyType::kFloat32, {count, row_bytes / 4}}},
+       .rows = ArrayFile{std::move(row_file), 0, NumberType::kFloat32, {count, row_bytes / 4}}},
       sink);
 }
 

@@ -122,7 +122,14 @@ def outputs_of(response):
             for o in response.outputs}
 
 
-_DATATYPES = {np.dtype("<i8"): "INT64", np.dtype("<i4"): "INT32", np.dtype("<f4"): "FP32"}
+# KServe's name of a type, and the field of its typed contents.
+_DATATYPES = {np.dtype(dtype): names for dtype, names in {
+    "<i8": ("INT64", "int64_contents"), "<i4": ("INT32", "int_contents"),
+    "<i2": ("INT16", "int_contents"), "<i1": ("INT8", "int_contents"),
+    "<u8": ("UINT64", "uint64_contents"), "<u4": ("UINT32", "uint_contents"),
+    "<u2": ("UINT16", "uint_contents"), "<u1": ("UINT8", "uint_contents"),
+    "<f4": ("FP32", "fp32_contents"), "<f8": ("FP64", "fp64_contents"),
+    "?": ("BOOL", "bool_contents")}.items()}
 
 
 def infer_request(model, arrays, user=(), raw=True, short=False, outputs=(), version="", id=""):
@@ -135,20 +142,18 @@ def infer_request(model, arrays, user=(), raw=True, short=False, outputs=(), ver
             continue
         if short and part == "segments" and (feature in user or np.all(array == 1)):
             continue
-        tensor = request.inputs.add(name=name, datatype=_DATATYPES[array.dtype], shape=array.shape)
+        datatype, field = _DATATYPES[array.dtype]
+        tensor = request.inputs.add(name=name, datatype=datatype, shape=array.shape)
         if raw:
             request.raw_input_contents.append(array.tobytes())
         else:
-            contents = tensor.contents
-            field = {"INT64": contents.int64_contents, "INT32": contents.int_contents,
-                     "FP32": contents.fp32_contents}[tensor.datatype]
-            field.extend(array.ravel().tolist())
+            getattr(tensor.contents, field).extend(array.ravel().tolist())
     return request
 
 
 def infer_body(arrays, **fields):
     """The same as an object for REST, with nested arrays as KServe's own client sends them."""
-    inputs = [{"name": name, "shape": list(array.shape), "datatype": _DATATYPES[array.dtype],
+    inputs = [{"name": name, "shape": list(array.shape), "datatype": _DATATYPES[array.dtype][0],
                "data": array.tolist()} for name, array in arrays.items()]
     return {**fields, "inputs": inputs}
 

@@ -90,7 +90,7 @@ TEST(Npz, RoundTripsEveryWrittenType) {
   EXPECT_EQ(read->size(), 4u);
   EXPECT_THAT(read->at("layer/w").dims, ElementsAre(2, 3));
   EXPECT_THAT(read->at("layer/w").ToFloat32(), ElementsAre(1.5f, -2, 3, 4, 5, 6));
-  EXPECT_EQ(read->at("i").type, NpyType::kInt32);
+  EXPECT_EQ(read->at("i").type, NumberType::kInt32);
   EXPECT_THAT(read->at("i").ToInt64(), ElementsAre(-7, 8));
   EXPECT_TRUE(read->at("scalar").dims.empty());
   EXPECT_THAT(read->at("scalar").ToInt64(), ElementsAre(int64_t{1} << 40));
@@ -129,6 +129,7 @@ TEST(Npz, ReadsEveryTypeAndVersion) {
   EXPECT_THAT(floats(Npy(Dict("<f4", "(1,)"), Bytes<float>({0.1f}), 2)), ElementsAre(0.1f));
   EXPECT_THAT(floats(Npy(Dict("<f8", "(1,)"), Bytes<double>({0.1}), 3)), ElementsAre(0.1f));
   EXPECT_THAT(floats(Npy(Dict("|i1", "(2,)"), Bytes<int8_t>({-1, 5}))), ElementsAre(-1, 5));
+  EXPECT_THAT(floats(Npy(Dict("|b1", "(3,)"), Bytes<uint8_t>({0, 1, 2}))), ElementsAre(0, 1, 1));
   EXPECT_THAT(floats(Npy(Dict("|u1", "(1,)"), Bytes<uint8_t>({255}))), ElementsAre(255));
   EXPECT_THAT(floats(Npy(Dict("<i2", "(1,)"), Bytes<int16_t>({-9}))), ElementsAre(-9));
   EXPECT_THAT(floats(Npy(Dict("<u2", "(1,)"), Bytes<uint16_t>({65535}))), ElementsAre(65535));
@@ -196,7 +197,7 @@ TEST(Npz, RefusesTypesByName) {
   EXPECT_EQ(ErrorOf(Npy(Dict("|O", "(1,)"), "abcd")),
             "type \"|O\" (Python objects) is not supported");
   EXPECT_EQ(ErrorOf(Npy(Dict("<U3", "(1,)"), "abcd")),
-            "type \"<U3\" is not supported, want <f2, <f4, <f8 or integers of 1 to 8 bytes");
+            "type \"<U3\" is not supported, want <f2, <f4, <f8, |b1 or integers of 1 to 8 bytes");
   EXPECT_EQ(
       ErrorOf(Npy("{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (1,)}", "abcd")),
       "structured arrays are not supported, want one number type");
@@ -314,7 +315,7 @@ TEST(Npz, NumpyReadsWhatWeWriteAndBack) {
   const absl::StatusOr<NpzArrays> a = ReadNpz(dir.File("a.npz"));
   ASSERT_TRUE(a.ok()) << a.status();
   EXPECT_THAT(a->at("t").ToFloat32(), ElementsAre(1, 2, 3, 4, 5, 6));
-  EXPECT_EQ(a->at("h").type, NpyType::kFloat16);
+  EXPECT_EQ(a->at("h").type, NumberType::kFloat16);
   EXPECT_THAT(a->at("h").ToFloat32(), ElementsAre(1, 2, 3, 4, 5, 6));
   EXPECT_THAT(a->at("s").ToInt64(), ElementsAre(3));
   const absl::StatusOr<NpzArrays> b = ReadNpz(dir.File("b.npz"));

@@ -129,6 +129,25 @@ TEST_F(InferenceJsonTest, MembersGivenTwice) {
   }
 }
 
+TEST_F(InferenceJsonTest, NumbersHaveTheWidestTypeOfTheirKind) {
+  ASSERT_TRUE(Parse(R"({"inputs":[
+      {"name":"t","shape":[2],"data":[true,0],"datatype":"BOOL"},
+      {"name":"u","datatype":"UINT8","shape":[2],"data":[0,255]},
+      {"name":"h","datatype":"FP16","shape":[1],"data":[0.5]},
+      {"name":"d","datatype":"FP64","shape":[2],"data":[0.1,2]},
+      {"name":"x","datatype":"INT8","shape":[1],"data":[-1]}]})")
+                  .ok());
+  const auto datatype = [this](int i) { return request_.inputs(i).datatype(); };
+  EXPECT_EQ(datatype(0), "INT64");
+  EXPECT_THAT(request_.inputs(0).contents().int64_contents(), ElementsAre(1, 0));
+  EXPECT_THAT(request_.inputs(1).contents().int64_contents(), ElementsAre(0, 255));
+  EXPECT_EQ(datatype(2), "FP32");
+  EXPECT_THAT(request_.inputs(2).contents().fp32_contents(), ElementsAre(0.5f));
+  EXPECT_EQ(datatype(3), "FP64");
+  EXPECT_THAT(request_.inputs(3).contents().fp64_contents(), ElementsAre(0.1, 2));
+  EXPECT_THAT(request_.inputs(4).contents().int64_contents(), ElementsAre(-1));
+}
+
 TEST_F(InferenceJsonTest, DataThatDoesNotFit) {
   EXPECT_EQ(Error(With("INT32", "[1]", "[2147483648]")),
             "inputs[0].data[0] is 2147483648, which is no INT32");
@@ -136,8 +155,10 @@ TEST_F(InferenceJsonTest, DataThatDoesNotFit) {
             "inputs[0].data: a fraction, or a number beyond 64 bits; want whole numbers");
   EXPECT_EQ(Error(With("FP32", "[2]", "[0,1e39]")), "inputs[0].data[1] is 1e+39, which is no FP32");
   EXPECT_EQ(Error(With("BYTES", "[1]", "[\"a\"]")), "JSON: a text at inputs[0].data, want numbers");
-  EXPECT_EQ(Error(With("INT64", "[1]", "[true]")),
-            "JSON: a truth value at inputs[0].data, want numbers");
+  EXPECT_EQ(Error(With("INT64", "[1]", "[true]")), "inputs[0].data: a truth value, want numbers");
+  EXPECT_EQ(Error(With("INT8", "[2]", "[1,128]")), "inputs[0].data[1] is 128, which is no INT8");
+  EXPECT_EQ(Error(With("UINT64", "[1]", "[-1]")), "inputs[0].data[0] is -1, which is no UINT64");
+  EXPECT_EQ(Error(With("BOOL", "[1]", "[2]")), "inputs[0].data[0] is 2, which is no BOOL");
   // Arrays in arrays say the shape once more.
   for (const char* data : {"[[1,2],[3]]", "[[1,2],3]", "[[1,2,3],[4,5,6]]", "[[[1,2],[3,4]]]"}) {
     EXPECT_EQ(Error(With("INT64", "[2,2]", data)),

@@ -145,11 +145,125 @@ TEST_F(KserveCodecTest, IntegersAreFloatsWhereFloatsAreWanted) {
   auto& contents = *request.mutable_inputs(1)->mutable_contents();
   contents.clear_fp32_contents();
   for (const int64_t price : {0, -1, 16777217}) contents.add_int64_contents(price);
-  EXPECT_EQ(Error(request),
-            "input \"price\": element 2 is 16777217, want at most 2^24 for a float");
+  EXPECT_EQ(Error(request), "input \"price\": element 2 is 16777217, which is no float32");
   contents.set_int64_contents(2, 2);
   EXPECT_THAT(Infer(request).outputs(0).contents().fp32_contents(),
               ::testing::ElementsAre(3, 1, 0, 1, 4, 1));
+}
+
+// A raw request whose input at the place is of that type.
+class EveryType : public KserveCodecTest {
+ protected:
+  template <typename T>
+  static ModelInferRequest With(int input, const char* datatype, const std::vector<T>& values) {
+    ModelInferRequest request = Raw();
+    request.mutable_inputs(input)->set_datatype(datatype);
+    request.set_raw_input_contents(input, Bytes(values));
+    return request;
+  }
+  template <typename T>
+  std::string Scores(int input, const char* datatype, const std::vector<T>& values) {
+    return Infer(With(input, datatype, values)).raw_output_contents(0);
+  }
+};
+
+TEST_F(EveryType, RawIntegers) {
+  const std::string want = Infer(Raw()).raw_output_contents(0);
+  EXPECT_EQ(Scores<int8_t>(0, "INT8", {12, 10, 11}), want);
+  EXPECT_EQ(Scores<int16_t>(0, "INT16", {12, 10, 11}), want);
+  EXPECT_EQ(Scores<int32_t>(0, "INT32", {12, 10, 11}), want);
+  EXPECT_EQ(Scores<uint8_t>(0, "UINT8", {12, 10, 11}), want);
+  EXPECT_EQ(Scores<uint16_t>(0, "UINT16", {12, 10, 11}), want);
+  EXPECT_EQ(Scores<uint32_t>(0, "UINT32", {12, 10, 11}), want);
+  EXPECT_EQ(Scores<uint64_t>(0, "UINT64", {12, 10, 11}), want);
+  EXPECT_EQ(Scores<int64_t>(3, "INT64", {1, 1}), want);
+  EXPECT_EQ(Scores<uint8_t>(3, "BOOL", {1, 255}), want);  // 1 unless it is 0.
+  EXPECT_EQ(Scores<int8_t>(1, "INT8", {7, 8, 9}), Bytes<float>({10, 1, 9, 1, 11, 1}));
+  EXPECT_EQ(Error(With<uint64_t>(0, "UINT64", {1, 1, uint64_t{1} << 63})),
+            "input \"mid.ids\": element 2 is 9223372036854775808, which is no int64");
+  EXPECT_EQ(Error(With<int64_t>(3, "INT64", {1, int64_t{1} << 31})),
+            "input \"mask\": element 1 is 2147483648, which is no int32");
+  EXPECT_EQ(Error(With<int64_t>(1, "INT64", {0, 0, INT64_MAX})),
+            "input \"price\": element 2 is 9223372036854775807, which is no float32");
+  EXPECT_EQ(Error(With<uint64_t>(1, "UINT64", {0, 0, UINT64_MAX})),
+            "input \"price\": element 2 is 18446744073709551615, which is no float32");
+  EXPECT_EQ(Error(With<int8_t>(0, "INT8", {1, 2})),
+            "input \"mid.ids\": 2 raw bytes, want 3 for INT8 [3]");
+}
+
+TEST_F(EveryType, RawFloats) {
+  const std::string want = Infer(Raw()).raw_output_contents(0);
+  EXPECT_EQ(Scores<double>(1, "FP64", {0.25, 0.5, 4}), want);
+  EXPECT_EQ(Scores<uint16_t>(1, "FP16", {0x3400, 0x3800, 0x4400}), want);
+  EXPECT_EQ(Scores<uint16_t>(1, "BF16", {0x3e80, 0x3f00, 0x4080}), want);
+  EXPECT_EQ(Scores<uint8_t>(1, "BOOL", {1, 0, 1}), Bytes<float>({4, 1, 1, 1, 3, 1}));
+  EXPECT_EQ(Error(With<double>(1, "FP64", {0, 1e300, 0})),
+            "input \"price\": element 1 is 1e+300, which is no float32");
+}
+
+TEST_F(EveryType, Typed) {
+  const auto with = [](int input, const char* datatype, const auto& add) {
+    ModelInferRequest request = Typed();
+    request.mutable_inputs(input)->set_datatype(datatype);
+    request.mutable_inputs(input)->clear_contents();
+    add(*request.mutable_inputs(input)->mutable_contents());
+    return request;
+  };
+  const auto scores = [&](const ModelInferRequest& request) {
+    const auto values = Infer(request).outputs(0).contents().fp32_contents();
+    return std::vector<float>(values.begin(), values.end());
+  };
+  const std::vector<float> want = scores(Typed());
+  using Contents = inference::InferTensorContents;
+  const auto ids = [](auto add) {
+    return [add](Contents& contents) {
+      for (const int id : {12, 10, 11}) (contents.*add)(id);
+    };
+  };
+  for (const char* datatype : {"INT8", "INT16", "INT32"}) {
+    EXPECT_EQ(scores(with(0, datatype, ids(&Contents::add_int_contents))), want) << datatype;
+  }
+  for (const char* datatype : {"UINT8", "UINT16", "UINT32"}) {
+    EXPECT_EQ(scores(with(0, datatype, ids(&Contents::add_uint_contents))), want) << datatype;
+  }
+  EXPECT_EQ(scores(with(0, "UINT64", ids(&Contents::add_uint64_contents))), want);
+  EXPECT_EQ(scores(with(1, "FP64",
+                        [](Contents& contents) {
+                          for (const double price : {0.25, 0.5, 4.}) {
+                            contents.add_fp64_contents(price);
+                          }
+                        })),
+            want);
+  EXPECT_EQ(scores(with(3, "BOOL",
+                        [](Contents& contents) {
+                          for (int i = 0; i < 2; ++i) contents.add_bool_contents(true);
+                        })),
+            want);
+  const auto value = [&](const char* datatype, int number) {
+    return Error(with(0, datatype, [number](Contents& contents) {
+      for (int i = 0; i < 3; ++i) contents.add_int_contents(number);
+    }));
+  };
+  EXPECT_EQ(value("INT8", 128), "input \"mid.ids\": value 128, which no INT8 has");
+  EXPECT_EQ(value("INT16", -32769), "input \"mid.ids\": value -32769, which no INT16 has");
+  EXPECT_EQ(value("UINT8", 1),
+            "input \"mid.ids\": values in int_contents, want uint_contents for UINT8");
+  EXPECT_EQ(Error(with(1, "FP16", ids(&Contents::add_int_contents))),
+            "input \"price\": values in int_contents, want raw_input_contents for FP16");
+}
+
+TEST_F(KserveCodecTest, NarrowTypesDoNotBecomeMoreThanTheLimit) {
+  ModelInferRequest request = Raw();
+  request.mutable_inputs(0)->set_datatype("INT8");
+  request.set_raw_input_contents(0, Bytes<int8_t>({12, 10, 11}));
+  limits_.max_memory_bytes = 24;
+  Infer(request);
+  limits_.max_memory_bytes = 23;
+  EXPECT_EQ(
+      Decode(request).message(),
+      "input \"mid.ids\": in the types that the model wants, the inputs up to this one take 24 "
+      "bytes, more than 23 (limits.max_request_memory_bytes)");
+  EXPECT_EQ(CountRows(request, *model_, limits_), 3);
 }
 
 TEST_F(KserveCodecTest, TypedErrors) {
@@ -170,8 +284,11 @@ TEST_F(KserveCodecTest, NamesTypesAndShapes) {
   request.mutable_inputs(2)->set_name("mid.ids");
   EXPECT_EQ(Error(request), "input \"mid.ids\": given twice");
   request = Raw();
-  request.mutable_inputs(0)->set_datatype("INT32");
-  EXPECT_EQ(Error(request), "input \"mid.ids\": datatype \"INT32\", want \"INT64\"");
+  for (const char* datatype : {"FP32", "FP16", "BYTES", "fp32", ""}) {
+    request.mutable_inputs(0)->set_datatype(datatype);
+    EXPECT_EQ(Error(request),
+              absl::StrCat("input \"mid.ids\": datatype \"", datatype, "\", want \"INT64\""));
+  }
   request = Raw();
   request.mutable_inputs(0)->add_shape(1);
   EXPECT_EQ(Error(request), "input \"mid.ids\": shape [3, 1], want one dimension");
@@ -338,10 +455,10 @@ TEST_F(KserveCodecTest, AMatrixHoldsIdsAndNumbers) {
             "input \"of_ad\": row 0, column 2 is 1e+30, which is no int64");
   EXPECT_EQ(Error(request(ads, {3, 3}, {1, 1, int64_t{1} << 31})),
             "input \"of_user\": row 0, column 2 is 2147483648, which is no int32");
-  limits_.max_memory_bytes = 47;
-  EXPECT_EQ(Decode(request(ads, {3, 3}, {1, 1, 1})).message(),
-            "input \"of_ad\": its parts take 48 bytes, more than 47 "
-            "(limits.max_request_memory_bytes)");
+  limits_.max_memory_bytes = 35;
+  EXPECT_EQ(Error(request(ads, {3, 3}, {1, 1, 1}), absl::StatusCode::kResourceExhausted),
+            "input \"of_ad\": in the types that the model wants, the inputs up to this one take 36 "
+            "bytes, more than 35 (limits.max_request_memory_bytes)");
   limits_ = {};
   ModelInferRequest both = request(ads, {3, 3}, {1, 1, 1});
   Add(both, "price", "FP32", {3, 1});

@@ -268,8 +268,7 @@ TEST_F(RequestDecoderTest, DenseErrors) {
   EXPECT_EQ(Error(request), "feature \"price\": values of several types, want one");
   price.clear_floats();
   for (const int64_t number : {4, -16777217}) price.add_int64s(number);
-  EXPECT_EQ(Error(request),
-            "feature \"price\": element 2 is -16777217, want at most 2^24 for a float");
+  EXPECT_EQ(Error(request), "feature \"price\": element 2 is -16777217, which is no float32");
   request = Good();
   request.mutable_user_features(1)->mutable_dense()->clear_int32s();
   request.mutable_user_features(1)->mutable_dense()->add_floats(1);

@@ -50,6 +50,33 @@ Recording Kserve(const std::vector<int64_t>& shape) {
   return record;
 }
 
+TEST(RecordingArrays, HaveTheTypesOfTheRequest) {
+  inference::ModelInferRequest request;
+  auto& input = *request.add_inputs();
+  input.set_name("x");
+  input.add_shape(2);
+  Recording record;
+  record.set_api(recording::v1::API_KSERVE);
+  const auto x = [&] {
+    record.set_request(request.SerializeAsString());
+    return InputsOfRecording(record)->at("x");
+  };
+  input.set_datatype("INT8");
+  for (const int value : {-1, 2}) input.mutable_contents()->add_int_contents(value);
+  EXPECT_EQ(x().ToInt64(), (std::vector<int64_t>{-1, 2}));
+  input.clear_contents();
+  request.add_raw_input_contents("\xff\x02");
+  EXPECT_EQ(x().ToInt64(), (std::vector<int64_t>{-1, 2}));
+  input.set_datatype("FP64");
+  request.clear_raw_input_contents();
+  for (const double value : {0.5, 2.0}) input.mutable_contents()->add_fp64_contents(value);
+  EXPECT_EQ(x().ToFloat32(), (std::vector<float>{0.5, 2}));
+  input.set_datatype("BYTES");
+  record.set_request(request.SerializeAsString());
+  EXPECT_THAT(std::string(InputsOfRecording(record).status().message()),
+              HasSubstr("input \"x\" has datatype \"BYTES\", want one of numbers"));
+}
+
 TEST(RecordingArrays, HaveTheValuesOfTheirShapes) {
   for (const Recording& good : {Native({2, 2}), Native({}), Kserve({2, 2})}) {
     const auto arrays = InputsOfRecording(good);

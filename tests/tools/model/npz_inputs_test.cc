@@ -13,12 +13,12 @@ namespace {
 
 using engine::DType;
 using engine::NpyArray;
-using engine::NpyType;
+using engine::NumberType;
 using ::testing::ElementsAre;
 
 NpyArray Doubles(const std::vector<double>& values) {
   NpyArray array;
-  array.type = NpyType::kFloat64;
+  array.type = NumberType::kFloat64;
   array.dims = {static_cast<int64_t>(values.size())};
   if (values.empty()) return array;  // memcpy may not be given its null.
   array.bytes.resize(values.size() * sizeof(double));
@@ -39,7 +39,7 @@ std::string ErrorOf(NpyArray array, DType wanted) {
 TEST(ConvertInputTest, RoundsDoublesToFloats) {
   const auto array = ConvertInput("x", Doubles({0.1, -2}), DType::kFloat32);
   ASSERT_TRUE(array.ok()) << array.status();
-  EXPECT_EQ(array->type, NpyType::kFloat32);
+  EXPECT_EQ(array->type, NumberType::kFloat32);
   EXPECT_THAT(array->dims, ElementsAre(2));
   EXPECT_THAT(array->ToFloat32(), ElementsAre(0.1f, -2.0f));
 }
@@ -47,7 +47,7 @@ TEST(ConvertInputTest, RoundsDoublesToFloats) {
 TEST(ConvertInputTest, NarrowsIntegersThatFit) {
   const auto array = ConvertInput("x", Ints({1, -5}), DType::kInt32);
   ASSERT_TRUE(array.ok()) << array.status();
-  EXPECT_EQ(array->type, NpyType::kInt32);
+  EXPECT_EQ(array->type, NumberType::kInt32);
   EXPECT_THAT(array->ToInt64(), ElementsAre(1, -5));
 }
 
@@ -67,7 +67,7 @@ TEST(ConvertInputTest, NamesTheElementThatDoesNotFit) {
   EXPECT_EQ(ErrorOf(Doubles({1, 1.5}), DType::kInt64),
             "input \"x\": element 1 is 1.5, which is no int64");
   NpyArray past = Ints({7, -1});
-  past.type = NpyType::kUint64;
+  past.type = NumberType::kUint64;
   EXPECT_EQ(ErrorOf(past, DType::kInt64),
             "input \"x\": element 1 is 18446744073709551615, which is no int64");
   EXPECT_EQ(ErrorOf(Ints({0, 1LL << 32}), DType::kInt32),

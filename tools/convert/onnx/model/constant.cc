@@ -16,23 +16,23 @@ using engine::Dim;
 
 struct ElementType {
   int onnx;
-  engine::NpyType npy;
+  engine::NumberType npy;
   bool is_float;
 };
 constexpr ElementType kTypes[] = {
-    {onnx::TensorProto::FLOAT, engine::NpyType::kFloat32, true},
-    {onnx::TensorProto::DOUBLE, engine::NpyType::kFloat64, true},
-    {onnx::TensorProto::FLOAT16, engine::NpyType::kFloat16, true},
-    {onnx::TensorProto::BFLOAT16, engine::NpyType::kBfloat16, true},
-    {onnx::TensorProto::INT64, engine::NpyType::kInt64, false},
-    {onnx::TensorProto::INT32, engine::NpyType::kInt32, false},
-    {onnx::TensorProto::INT16, engine::NpyType::kInt16, false},
-    {onnx::TensorProto::INT8, engine::NpyType::kInt8, false},
-    {onnx::TensorProto::UINT64, engine::NpyType::kUint64, false},
-    {onnx::TensorProto::UINT32, engine::NpyType::kUint32, false},
-    {onnx::TensorProto::UINT16, engine::NpyType::kUint16, false},
-    {onnx::TensorProto::UINT8, engine::NpyType::kUint8, false},
-    {onnx::TensorProto::BOOL, engine::NpyType::kUint8, false},
+    {onnx::TensorProto::FLOAT, engine::NumberType::kFloat32, true},
+    {onnx::TensorProto::DOUBLE, engine::NumberType::kFloat64, true},
+    {onnx::TensorProto::FLOAT16, engine::NumberType::kFloat16, true},
+    {onnx::TensorProto::BFLOAT16, engine::NumberType::kBfloat16, true},
+    {onnx::TensorProto::INT64, engine::NumberType::kInt64, false},
+    {onnx::TensorProto::INT32, engine::NumberType::kInt32, false},
+    {onnx::TensorProto::INT16, engine::NumberType::kInt16, false},
+    {onnx::TensorProto::INT8, engine::NumberType::kInt8, false},
+    {onnx::TensorProto::UINT64, engine::NumberType::kUint64, false},
+    {onnx::TensorProto::UINT32, engine::NumberType::kUint32, false},
+    {onnx::TensorProto::UINT16, engine::NumberType::kUint16, false},
+    {onnx::TensorProto::UINT8, engine::NumberType::kUint8, false},
+    {onnx::TensorProto::BOOL, engine::NumberType::kUint8, false},
 };
 
 absl::StatusOr<ElementType> TypeOf(const onnx::TensorProto& tensor) {
@@ -221,7 +221,7 @@ absl::StatusOr<Constant> ReadTensor(const onnx::TensorProto& tensor) {
     for (const int64_t value : TypedElements<int64_t>(tensor)) ints.push_back(Dim::Of(value));
   }
   const auto wraps = [&](const Dim& value) { return value.value() < 0; };
-  if (type.npy == engine::NpyType::kUint64 && std::any_of(ints.begin(), ints.end(), wraps)) {
+  if (type.npy == engine::NumberType::kUint64 && std::any_of(ints.begin(), ints.end(), wraps)) {
     return InvalidArgument("an integer of 2^63 or more, want less");
   }
   const size_t found = type.is_float ? floats.size() : ints.size();
