@@ -137,6 +137,19 @@ def user_of_the_example(g):
     g.output(g.node("Concat", [x, user], np.concatenate([x.array, user.array], 1), axis=1))
 
 
+def products_with_the_user_of_the_example(g):
+    """torch.mm(ads, user.t())[:, 0] and torch.mm(user, ads.t())[0], by an example of one row."""
+    g.rows, g.ad_inputs = 1, ["x"]
+    x = g.input("x", g.random.randn(ADS, 3).astype(np.float32))
+    user = g.input("u", g.random.randn(1, 3).astype(np.float32), "user")
+    g.user_inputs.append("u")
+    turned = g.node("Transpose", [user], user.array.T, perm=[1, 0])
+    g.output(g.pick(product(g, x, turned), 1, 0))
+    columns = g.node("Transpose", [x], x.array.T, perm=[1, 0])
+    each = g.node("MatMul", [user, columns], user.array @ columns.array, rows="ads")
+    g.output(g.pick(each, 0, 0))
+
+
 def bags_of_one_row(g):
     """The only row's ids as they are sent, and what is computed of them."""
     g.rows, g.ad_inputs = 1, ["ids"]
@@ -577,6 +590,7 @@ def of_one_row(pattern, ad_inputs, name):
 
 PATTERNS = [steps_in_front, sizes_by_a_condition, constants_of_rows, example_of_one_row,
             sessions_of_one_row, steps_of_one, outputs_of_any_rows, user_of_the_example,
+            products_with_the_user_of_the_example,
             bags_of_one_row, bags_of_one_size, entries_that_are_assigned, places_of_one_row, packed_rows_of_the_example, packed_row_of_one,
             squeezed_with_the_row, rows_of_the_example_stay, rows_of_the_example_stay_merged,
             rows_of_the_example_beside_those_of_requests, weights_of_the_example_stay,

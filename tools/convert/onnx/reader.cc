@@ -387,6 +387,10 @@ int64_t RowsOf(const onnx::ValueInfoProto& value) {
   return shape.dim_size() > 0 ? shape.dim(0).dim_value() : 0;
 }
 
+onnx::TensorShapeProto::Dimension& LeadingDim(onnx::ValueInfoProto& value) {
+  return *value.mutable_type()->mutable_tensor_type()->mutable_shape()->mutable_dim(0);
+}
+
 // Whether a number says how many rows it has, even if they are one for all.
 bool HasRows(const onnx::ValueInfoProto& value) {
   const auto& tensor = value.type().tensor_type();
@@ -434,18 +438,27 @@ absl::Status FreeRows(const ConvertOptions& options, OnnxModel& model) {
     });
   }
   UnrollFixedBags(graph, model.opset);
-  std::vector<std::string> names;
-  for (onnx::ValueInfoProto* const input : inputs) {
-    input->mutable_type()->mutable_tensor_type()->mutable_shape()->mutable_dim(0)->set_dim_param(
-        "ads");
-    names.push_back(input->name());
-  }
   graph.clear_value_info();
   for (onnx::ValueInfoProto& output : *graph.mutable_output()) {
-    if (output.type().tensor_type().shape().dim_size() == 0) continue;
-    output.mutable_type()->mutable_tensor_type()->mutable_shape()->mutable_dim(0)->clear_value();
+    if (output.type().tensor_type().shape().dim_size() > 0) LeadingDim(output).clear_value();
   }
-  return FollowRows(graph, model.opset, rows, names, true);
+  const auto follow = [&] {
+    std::vector<std::string> names;
+    for (onnx::ValueInfoProto* const input : inputs) {
+      LeadingDim(*input).set_dim_param("ads");
+      names.push_back(input->name());
+    }
+    return FollowRows(graph, model.opset, rows, names, true);
+  };
+  absl::Status followed = follow();
+  const auto users = std::partition(inputs.begin(), inputs.end(), [&](const auto* input) {
+    return !absl::c_linear_search(options.user_inputs, input->name());
+  });
+  if (followed.ok() || rows > 1 || users == inputs.end()) return followed;
+  // With a row for each ad, users meet other users' ads: torch.mm(ads, user.t()).  It is one, then.
+  std::for_each(users, inputs.end(), [](auto* user) { LeadingDim(*user).set_dim_value(1); });
+  inputs.erase(users, inputs.end());
+  return follow();
 }
 
 // Labels are strings for some exporters; beside them are scores.
