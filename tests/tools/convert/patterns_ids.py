@@ -329,6 +329,22 @@ def ids_before_the_table(g):
     g.output(g.binary("Greater", ids, g.constant(np.array(-1))))
 
 
+def clipped_ids_as_numbers(g):
+    """torch.where(ids >= 0, ids + 1, fill), of one number or of one each, beside clipped ids."""
+    ids = g.input("I", g.random.randint(-3, 7, (ADS, 3)))
+    rows = g.constant(g.random.randn(8, 2).astype(np.float32))
+    g.output(g.look_up(rows, g.binary("Max", ids, g.constant(np.array(0)))))
+    some = g.binary("Greater", ids, g.constant(np.array(-1)))
+    for step in ([1], [0, 1, 2]):
+        moved = g.binary("Add", ids, g.constant(np.array(step)))
+        twice = g.binary("Mul", moved, g.constant(np.array(2)))
+        for fill in ([[0, 0, 0]], [[0, 1, 2]]):
+            fill = g.constant(np.array(fill))
+            for of in (moved, twice):
+                g.output(g.node("Where", [some, of, fill],
+                                np.where(some.array, of.array, fill.array)))
+
+
 def ids_padded(g):
     """F.pad(ids, (2, 1), value=3) on the way to a table and to a mask."""
     ids = g.input("I", g.random.randint(0, 6, (ADS, 3)))
@@ -532,7 +548,7 @@ PATTERNS = [booleans_as_bytes, one_matrix, one_integer_matrix, column_as_id_and_
             half_precision, integers_clipped, numbers_as_they_were_written, logarithm_as_an_id,
             fields_of_one_table, fields_of_several_inputs, masks_of_ids, masks_of_the_size_of_ids, masks_to_the_lowest,
             ids_below_zero,
-            ids_far_below_zero, ids_before_the_table, ids_padded, ids_in_parts, classes_of_items,
+            ids_far_below_zero, ids_before_the_table, clipped_ids_as_numbers, ids_padded, ids_in_parts, classes_of_items,
             embedding_bags, weights_of_ids, steps_that_a_hash_chooses,
             integers_that_lose_their_upper_bits, remainders_by_division]
 REFUSED = [(timestamps_subtracted, 'input "now": element 0'),

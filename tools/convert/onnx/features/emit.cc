@@ -1,6 +1,7 @@
 // Embedding tables of an ONNX model: the features, layers and inputs that the scan has found.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 #include <utility>
 
@@ -80,28 +81,42 @@ absl::Status OnnxFeatures::EmitInputs(const std::string& input, Report& report) 
   return absl::OkStatus();
 }
 
+// Columns i to end of the value, neighbours in the run and of one formula, out of its dense input.
+absl::StatusOr<std::string> OnnxFeatures::EmitColumns(const Numbers& numbers, size_t i, size_t end,
+                                                      const Run& run) {
+  GraphBuilder& builder = graph_.builder();
+  const IdColumn& column = (*numbers.ids.columns)[i];
+  const auto length = static_cast<int64_t>(end - i);
+  std::string part = run.name;
+  if (length != run.count) {
+    part = graph_.Top(absl::StrCat(numbers.output, "/part"));
+    RETURN_IF_ERROR(AddSlice(builder, part, run.name, 1, column.at - run.first, length, part));
+  }
+  if (column.SameFormula({})) return part;
+  const std::string made = graph_.Top(absl::StrCat(numbers.output, "/formula"));
+  const std::string whole = IsPlainFloat(column.input->element_type) ? "trunc(@0)" : "@0";
+  const std::string text = absl::StrCat(whole, " * ", column.scale, " + ", column.offset);
+  RETURN_IF_ERROR(AddExpression(builder, made, text, {part}, made));
+  return made;
+}
+
 // The value out of the dense inputs that hold its columns.
 absl::Status OnnxFeatures::EmitNumbers(const Numbers& numbers) {
   GraphBuilder& builder = graph_.builder();
-  const std::vector<int64_t> columns = numbers.ids.places();
+  const std::vector<IdColumn>& columns = *numbers.ids.columns;
   const OnnxInput& input = *numbers.ids.first().input;
   const std::vector<Run>& runs = runs_.at(input.name);
   std::vector<OnnxValue> parts;
   for (size_t i = 0; i < columns.size();) {
     const auto run = std::find_if(runs.begin(), runs.end(), [&](const Run& r) {
-      return columns[i] >= r.first && columns[i] < r.first + r.count;
+      return columns[i].at >= r.first && columns[i].at < r.first + r.count;
     });
     size_t end = i + 1;
-    while (end < columns.size() && columns[end] == columns[end - 1] + 1 &&
-           columns[end] < run->first + run->count) {
+    while (end < columns.size() && columns[end].at == columns[end - 1].at + 1 &&
+           columns[end].at < run->first + run->count && columns[end].SameFormula(columns[i])) {
       ++end;
     }
-    const auto length = static_cast<int64_t>(end - i);
-    std::string part = run->name;
-    if (length != run->count) {
-      part = graph_.Top(absl::StrCat(numbers.output, "/part"));
-      RETURN_IF_ERROR(AddSlice(builder, part, run->name, 1, columns[i] - run->first, length, part));
-    }
+    ASSIGN_OR_RETURN(const std::string part, EmitColumns(numbers, i, end, *run));
     parts.push_back(graph_.Whole(part));
     i = end;
   }
@@ -123,9 +138,17 @@ absl::Status OnnxFeatures::EmitNumbers(const Numbers& numbers) {
     tensor = shaped;
   }
   if (!is_float) {
+    IntegerBound bound{.inputs = {input.name}, .factor = 1};
+    for (const IdColumn& column : columns) {
+      bound.factor = std::max(bound.factor, static_cast<double>(column.scale));
+      bound.plus = std::max(bound.plus, std::fabs(static_cast<double>(column.offset)));
+    }
     // What single precision has loses no bits.
-    if (numbers.ids.cut) LimitTo({.inputs = {input.name}, .factor = 1}, graph_);
-    if (IsIdType(numbers.ids.type)) graph_.MarkInput(numbers.output, input.name);
+    if (numbers.ids.cut) LimitTo(bound, graph_);
+    if (IsIdType(numbers.ids.type)) {
+      graph_.MarkInput(numbers.output, input.name);
+      graph_.SetBound(numbers.output, std::move(bound));
+    }
   }
   graph_.Define(numbers.output, graph_.Whole(tensor, numbers.ids.dims));
   builder.TakeAddedTypes();

@@ -125,6 +125,8 @@ class OnnxFeatures {
   absl::Status EmitGroup(const Group& group, int index, Report& report);
   absl::Status EmitValue(const Lookup& lookup, const std::string& rows);
   absl::Status EmitInputs(const std::string& input, Report& report);
+  absl::StatusOr<std::string> EmitColumns(const Numbers& numbers, size_t i, size_t end,
+                                          const Run& run);
   absl::Status EmitNumbers(const Numbers& numbers);
   void Describe(Report& report) const;
   std::string FeatureOf(const Ids& ids);

@@ -46,13 +46,15 @@ bool IsRow(const Constant& values, int64_t i, int64_t rows) {
 
 // A constant that is the same for all elements, as a scalar.
 absl::StatusOr<Constant> ScalarOf(const Constant* from) {
-  const bool single =
-      from != nullptr && (from->uniform || (IsNumbers(from->dims) && from->elements() == 1));
-  if (!single) return Unimplemented("ids meet what is not the same constant for all of them");
-  Constant scalar = *from;
-  scalar.dims.clear();
-  scalar.uniform = false;
-  return scalar;
+  const bool some =
+      from != nullptr && (from->uniform || (IsNumbers(from->dims) && from->elements() > 0));
+  bool same = some;
+  for (int64_t i = 1; same && !from->uniform && i < from->elements(); ++i) {
+    same = from->is_float ? from->f32(i) == from->f32(0) : from->dim(i) == from->dim(0);
+  }
+  if (!same) return Unimplemented("ids meet what is not the same constant for all of them");
+  if (from->is_float) return FloatConstant({}, {from->f32(0)});
+  return IntConstant({}, {from->dim(0)});
 }
 
 }  // namespace
