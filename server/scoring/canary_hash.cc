@@ -10,7 +10,7 @@
 #include "absl/types/span.h"
 #include "engine/embedding/key_hash.h"
 #include "engine/tensor/numbers.h"
-#include "server/scoring/kserve_codec.h"
+#include "server/scoring/kserve_tensors.h"
 #include "server/scoring/tf_serving_codec.h"
 
 namespace ulfd::server {
@@ -94,7 +94,7 @@ int FindInput(const inference::ModelInferRequest& request, absl::string_view nam
 // Empty if T does not have them all.
 template <typename T>
 std::vector<T> NumbersOf(const inference::ModelInferRequest& request, int input) {
-  return engine::NumbersAs<T>(server::NumbersOf(request, input), {}, engine::Fractions::kCut, "")
+  return engine::NumbersAs<T>(NumbersIn(request, input), {}, engine::Fractions::kCut, "")
       .value_or(std::vector<T>());
 }
 
@@ -132,9 +132,8 @@ std::optional<int64_t> HashFeature(const inference::ModelInferRequest& request,
     rows = RowsOfSegments(request, FindInput(request, absl::StrCat(feature, ".segments")));
   }
   if (input < 0) return std::nullopt;
-  return engine::IsFloat(server::NumbersOf(request, input).type)
-             ? HashOf<float>(request, input, rows)
-             : HashOf<int64_t>(request, input, rows);
+  return engine::IsFloat(NumbersIn(request, input).type) ? HashOf<float>(request, input, rows)
+                                                         : HashOf<int64_t>(request, input, rows);
 }
 
 std::optional<int64_t> HashFeature(const tensorflow::serving::PredictRequest& request,

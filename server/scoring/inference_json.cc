@@ -24,7 +24,7 @@
 #include "base/text.h"
 #include "engine/tensor/numbers.h"
 #include "server/observe/logging.h"
-#include "server/scoring/kserve_codec.h"
+#include "server/scoring/kserve_tensors.h"
 
 namespace ulfd::server {
 namespace {
@@ -419,7 +419,7 @@ bool BodyReader::EndInput() {
 }
 
 absl::string_view BytesOf(const InferTensorContents& contents) {
-  const engine::NumberArray row = NumbersOf(contents);
+  const engine::NumberArray row = NumbersIn(contents);
   return {static_cast<const char*>(row.data), row.dims[0] * engine::SizeOf(row.type)};
 }
 

@@ -1,9 +1,8 @@
-// KServe v2.  Numbers on the wire are little-endian, and so is every machine that this runs on.
+// KServe v2: requests decoded, answers encoded.
 // SPDX-License-Identifier: Apache-2.0
 #include "server/scoring/kserve_codec.h"
 
 #include <algorithm>
-#include <bit>
 #include <cstring>
 #include <optional>
 #include <vector>
@@ -12,12 +11,11 @@
 #include "base/errors.h"
 #include "base/model_version.h"
 #include "base/status_macros.h"
-#include "engine/tensor/numbers.h"
+#include "server/scoring/kserve_rows.h"
+#include "server/scoring/kserve_tensors.h"
 
 namespace ulfd::server {
 namespace {
-
-static_assert(std::endian::native == std::endian::little, "raw contents are used in place");
 
 using engine::DType;
 using engine::FeatureInfo;
@@ -41,52 +39,6 @@ absl::Status WantNoParameters(absl::string_view where, const Map& parameters) {
   if (parameters.empty()) return absl::OkStatus();
   return InvalidArgument(where, "parameter \"", parameters.begin()->first,
                          "\": unknown, want none");
-}
-
-// The type that typed contents of a type have, and their field; "" for those that are raw alone.
-struct Contents {
-  NumberType type;
-  absl::string_view field;
-};
-Contents ContentsOf(NumberType type) {
-  switch (type) {
-    case NumberType::kBool:
-      return {type, "bool_contents"};
-    case NumberType::kInt8:
-    case NumberType::kInt16:
-    case NumberType::kInt32:
-      return {NumberType::kInt32, "int_contents"};
-    case NumberType::kUint8:
-    case NumberType::kUint16:
-    case NumberType::kUint32:
-      return {NumberType::kUint32, "uint_contents"};
-    case NumberType::kInt64:
-      return {type, "int64_contents"};
-    case NumberType::kUint64:
-      return {type, "uint64_contents"};
-    case NumberType::kFloat32:
-      return {type, "fp32_contents"};
-    case NumberType::kFloat64:
-      return {type, "fp64_contents"};
-    case NumberType::kFloat16:
-    case NumberType::kBfloat16:
-      break;
-  }
-  return {type, ""};
-}
-
-absl::Status Unknown(absl::string_view name, const ModelInfo& info) {
-  std::vector<absl::string_view> known;
-  for (const InputInfo& input : info.inputs) known.push_back(input.name);
-  for (const MatrixInfo& matrix : info.matrices) known.push_back(matrix.name);
-  return Bad(name, "unknown", SuggestNames(name, known));
-}
-
-// Rows of which nobody knows whose they are count as ads, too.
-absl::Status CheckLeadingRows(absl::string_view name, int64_t rows, const RequestLimits& limits) {
-  if (rows <= limits.max_ads) return absl::OkStatus();
-  return ResourceExhausted("input \"", name, "\": ", rows, " rows, want at most ", limits.max_ads,
-                           " (limits.max_ads)");
 }
 
 class Decoder {
@@ -143,7 +95,7 @@ class Decoder {
     if (index < 0) {
       const int matrix = model_.FindMatrix(input.name());
       if (matrix >= 0) return AddMatrix(position, info_.matrices[matrix]);
-      return Unknown(input.name(), info_);
+      return UnknownInput(input.name(), info_);
     }
     RETURN_IF_ERROR(WantAbsent(index, input.name()));
     const InputInfo& info = info_.inputs[index];
@@ -327,7 +279,7 @@ class Decoder {
       return Bad(input.name(), "values in ", field->name(), ", want ",
                  want.empty() ? "raw_input_contents" : want, " for ", input.datatype());
     }
-    const int64_t found = server::NumbersOf(request_, position).dims[0];
+    const int64_t found = NumbersIn(request_, position).dims[0];
     if (found != elements) {
       return Bad(input.name(), found, " values, want ", elements, " for shape ",
                  engine::ToString(input.shape()));
@@ -341,7 +293,7 @@ class Decoder {
     };
     RETURN_IF_ERROR(check(contents.int_contents()));
     RETURN_IF_ERROR(check(contents.uint_contents()));
-    return server::NumbersOf(contents).data;
+    return NumbersIn(contents).data;
   }
 
   bool IsGiven(int index) const { return index >= 0 && given_[index] >= 0; }
@@ -479,150 +431,12 @@ class Decoder {
 
 }  // namespace
 
-NumberArray NumbersOf(const inference::InferTensorContents& contents) {
-  const auto row = [](NumberType type, const auto& values) -> NumberArray {
-    return {type, {values.size()}, values.data()};
-  };
-  if (!contents.int64_contents().empty()) {
-    return row(NumberType::kInt64, contents.int64_contents());
-  }
-  if (!contents.int_contents().empty()) return row(NumberType::kInt32, contents.int_contents());
-  if (!contents.uint_contents().empty()) return row(NumberType::kUint32, contents.uint_contents());
-  if (!contents.uint64_contents().empty()) {
-    return row(NumberType::kUint64, contents.uint64_contents());
-  }
-  if (!contents.fp64_contents().empty()) {
-    return row(NumberType::kFloat64, contents.fp64_contents());
-  }
-  if (!contents.bool_contents().empty()) return row(NumberType::kBool, contents.bool_contents());
-  return row(NumberType::kFloat32, contents.fp32_contents());
-}
-
-NumberArray NumbersOf(const inference::ModelInferRequest& request, int input) {
-  if (input >= request.raw_input_contents_size()) {
-    return NumbersOf(request.inputs(input).contents());
-  }
-  // Any other datatype is refused when it is decoded.
-  const NumberType type =
-      engine::TypeOfKserve(request.inputs(input).datatype()).value_or(NumberType::kInt64);
-  const std::string& raw = request.raw_input_contents(input);
-  return {type, {static_cast<int64_t>(raw.size() / engine::SizeOf(type))}, raw.data()};
-}
-
-absl::string_view DatatypeName(DType dtype) { return engine::KserveName(engine::TypeOf(dtype)); }
-
 absl::StatusOr<ModelChoice> ChoiceOf(const std::string& name, const std::string& version) {
   if (name.empty()) return InvalidArgument("model name: empty");
   if (version.empty()) return ModelChoice{.name = name};
   const std::optional<int64_t> number = ParseVersion(version);
   if (number.has_value()) return ModelChoice{.name = name, .version = *number};
   return InvalidArgument("model version: \"", version, "\", want a positive number or nothing");
-}
-
-namespace {
-
-// What the model knows of an input of a request.
-struct Known {
-  const InputInfo* info = nullptr;       // Of a matrix: null.
-  const FeatureInfo* feature = nullptr;  // Null: no part of one.
-  const MatrixInfo* matrix = nullptr;
-  explicit operator bool() const { return info != nullptr || matrix != nullptr; }
-  // Ids and values: a row may have any number of them.
-  bool many_per_row(const ModelInfo& model) const {
-    return feature != nullptr && info != &model.inputs[feature->segments];
-  }
-};
-
-Known FindKnown(const Model& model, const std::string& name) {
-  const ModelInfo& info = model.info();
-  if (const int index = model.FindInput(name); index >= 0) {
-    const InputInfo& input = info.inputs[index];
-    return {.info = &input, .feature = input.feature < 0 ? nullptr : &info.features[input.feature]};
-  }
-  const int matrix = model.FindMatrix(name);
-  return {.matrix = matrix < 0 ? nullptr : &info.matrices[matrix]};
-}
-
-// Of a known input with so many rows.
-Level LevelOf(const Known& known, int64_t rows, const ModelInfo& info) {
-  if (known.feature != nullptr) return known.feature->level;
-  if (known.matrix == nullptr) return LevelOfDense(*known.info, rows);
-  Level level = Level::kUser;  // Of parts of both the rows are the ads'.
-  for (const MatrixInfo::Part& part : known.matrix->parts) {
-    const Level own = part.feature >= 0 ? info.features[part.feature].level
-                                        : LevelOfDense(info.inputs[part.input], rows);
-    if (own != Level::kUser) level = own;
-  }
-  return level;
-}
-
-// What the inputs say of the number of ads.
-int64_t StatedAds(const inference::ModelInferRequest& request, const Model& model) {
-  int64_t rows = 1;
-  for (const Input& input : request.inputs()) {
-    const Known known = FindKnown(model, input.name());
-    if (!known || input.shape_size() == 0) continue;
-    const Level level = LevelOf(known, input.shape(0), model.info());
-    if (level == Level::kUser) continue;
-    if (level == Level::kAd && !known.many_per_row(model.info())) return input.shape(0);
-    rows = std::max<int64_t>(rows, input.shape(0));
-  }
-  return rows;
-}
-
-// `values(input)`: how many an input has.
-template <typename Values>
-int64_t CountRowsBy(const inference::ModelInferRequest& request, const Model& model,
-                    const RequestLimits& limits, Values values) {
-  int64_t rows = std::clamp<int64_t>(StatedAds(request, model), 1, limits.max_ads);
-  int64_t ids = 0;
-  for (int i = 0; i < request.inputs_size(); ++i) {
-    const Input& input = request.inputs(i);
-    const Known known = FindKnown(model, input.name());
-    if (!known) continue;
-    const bool matrix = known.matrix != nullptr;
-    const int64_t count = values(i);
-    if (matrix && known.matrix->columns > 0) {
-      rows = std::max(rows, std::min(count / known.matrix->columns, limits.max_ads));
-    } else if (!matrix && known.feature == nullptr) {
-      rows = std::max(rows, RowsOfValues(*known.info, input.shape(), count, limits));
-    } else if (matrix || known.info == &model.info().inputs[known.feature->ids]) {
-      ids += count;
-    }
-  }
-  return std::max(rows, RowsOfIds(ids));
-}
-
-}  // namespace
-
-int64_t CountRows(const inference::ModelInferRequest& request, const Model& model,
-                  const RequestLimits& limits) {
-  // What the message holds, whatever its shapes say.
-  return CountRowsBy(request, model, limits,
-                     [&](int input) { return NumbersOf(request, input).dims[0]; });
-}
-
-int64_t CountRowsByShapes(const inference::ModelInferRequest& request, const Model& model,
-                          const RequestLimits& limits) {
-  return CountRowsBy(request, model, limits, [&](int input) {
-    const auto elements = CountElements(request.inputs(input).shape(), "");
-    return elements.ok() ? *elements : 0;
-  });
-}
-
-absl::Status CheckNamesAndRows(const inference::ModelInferRequest& request, const Model& model,
-                               const RequestLimits& limits) {
-  for (const Input& input : request.inputs()) {
-    const Known known = FindKnown(model, input.name());
-    if (!known) return Unknown(input.name(), model.info());
-    const int64_t rows = input.shape_size() == 0 ? 0 : input.shape(0);
-    if (known.many_per_row(model.info()) || rows <= limits.max_ads) continue;
-    if (known.matrix != nullptr || LevelOf(known, rows, model.info()) == Level::kUser) {
-      return CheckLeadingRows(input.name(), rows, limits);
-    }
-    return CheckAds(rows, limits);
-  }
-  return absl::OkStatus();
 }
 
 absl::Status DecodeRequest(const inference::ModelInferRequest& request, const Model& model,

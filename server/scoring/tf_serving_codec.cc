@@ -18,6 +18,8 @@
 #include "base/text.h"
 #include "engine/tensor/numbers.h"
 #include "server/scoring/kserve_codec.h"
+#include "server/scoring/kserve_rows.h"
+#include "server/scoring/kserve_tensors.h"
 
 namespace ulfd::server {
 namespace {

@@ -16,6 +16,7 @@
 #include "server/scheduler/refusal.h"
 #include "server/scoring/canary_hash.h"
 #include "server/scoring/kserve_codec.h"
+#include "server/scoring/kserve_rows.h"
 #include "server/scoring/response_encoder.h"
 #include "server/scoring/shadow.h"
 #include "server/scoring/tf_serving_codec.h"

@@ -13,6 +13,7 @@
 #include "server/rpc/listener_security.h"
 #include "server/scoring/canary_hash.h"
 #include "server/scoring/kserve_codec.h"
+#include "server/scoring/kserve_rows.h"
 #include "server/scoring/request_decoder.h"
 #include "server/scoring/score_call.h"
 

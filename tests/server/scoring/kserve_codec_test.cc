@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "server/scoring/kserve_rows.h"
 #include "tests/testing/codec_fixture.h"
 
 namespace ulfd::server {
