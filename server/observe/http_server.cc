@@ -359,11 +359,12 @@ bool HttpServer::Read(Connection& connection) {
       HandOver(connection);
       return true;
     }
-    if (FindHeadEnd(connection.text) != std::string::npos) return TakeHead(connection);
-    if (connection.text.size() > limits_.max_head_bytes) {
+    const size_t end = FindHeadEnd(connection.text);
+    if (std::min(end, connection.text.size()) > limits_.max_head_bytes) {
       return Refuse(connection, 431,
                     absl::StrCat("a request head of more than ", limits_.max_head_bytes, " bytes"));
     }
+    if (end != std::string::npos) return TakeHead(connection);
   }
   return true;
 }

@@ -321,6 +321,12 @@ TEST_F(HttpServerTest, RefusesWhatIsNoneOfThem) {
   EXPECT_THAT(Ask("GET /hello SMTP\r\n\r\n"), StartsWith("HTTP/1.1 400 Bad Request"));
   EXPECT_THAT(Ask("GET /hello HTTP/1.1\r\nA: " + std::string(9000, 'x')),
               StartsWith("HTTP/1.1 431 Request Header Fields Too Large"));
+  // Also where it ends in the piece that is too long.
+  const auto with = [](size_t bytes) {
+    return absl::StrCat("GET /hello HTTP/1.1\r\nA: ", std::string(bytes, 'a'), "\r\n\r\n");
+  };
+  EXPECT_THAT(Ask(with(8100)), StartsWith("HTTP/1.1 200"));
+  EXPECT_THAT(Ask(with(8300)), StartsWith("HTTP/1.1 431"));
 }
 
 TEST_F(HttpServerTest, TheHeadEndsWhereAProxySeesItsEnd) {
