@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/tensor/numbers.h"
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -233,5 +234,30 @@ template absl::StatusOr<std::vector<int64_t>> NumbersAs(const NumberArray& array
                                                         absl::Span<const int64_t> columns,
                                                         Fractions fractions,
                                                         absl::string_view what);
+
+absl::StatusOr<IdRows> IdRowsOf(const NumberArray& array, absl::Span<const int64_t> columns,
+                                std::optional<int64_t> padding, absl::string_view what) {
+  IdRows rows;
+  ASSIGN_OR_RETURN(rows.ids, NumbersAs<int64_t>(array, columns, Fractions::kCut, what));
+  const int64_t count = array.dims[0];
+  const int64_t width = count == 0 ? 0 : static_cast<int64_t>(rows.ids.size()) / count;
+  rows.counts.assign(count, static_cast<int32_t>(width));
+  if (!padding.has_value()) return rows;
+  const auto is_id = [&](int64_t id) { return id != *padding; };
+  auto out = rows.ids.begin();
+  for (int64_t row = 0; row < count; ++row) {
+    const auto begin = rows.ids.begin() + row * width, end = begin + width;
+    const auto first = std::find_if(begin, end, is_id);
+    const auto last = std::find(first, end, *padding);
+    if (std::any_of(last, end, is_id)) {
+      return InvalidArgument(what, ": row ", row, ": the padding id ", *padding,
+                             " between ids, want it before or behind them");
+    }
+    rows.counts[row] = static_cast<int32_t>(last - first);
+    out = std::copy(first, last, out);
+  }
+  rows.ids.erase(out, rows.ids.end());
+  return rows;
+}
 
 }  // namespace ulfd::engine

@@ -73,6 +73,17 @@ absl::StatusOr<std::vector<T>> NumbersAs(const NumberArray& array,
                                          absl::Span<const int64_t> columns, Fractions fractions,
                                          absl::string_view what);
 
+// Ids row by row, and how many each row has.
+struct IdRows {
+  std::vector<int64_t> ids;
+  std::vector<int32_t> counts;
+};
+
+// Those elements as ids, as NumbersAs cuts them, without the id that fills up rows before or behind
+// theirs, if there is one: INVALID_ARGUMENT, too, for a row that has it between ids.
+absl::StatusOr<IdRows> IdRowsOf(const NumberArray& array, absl::Span<const int64_t> columns,
+                                std::optional<int64_t> padding, absl::string_view what);
+
 }  // namespace ulfd::engine
 
 #endif  // ULFD_ENGINE_TENSOR_NUMBERS_H_

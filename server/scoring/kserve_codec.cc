@@ -152,16 +152,27 @@ class Decoder {
       return const_cast<void*>(array.data);  // Inputs of Run are not written to.
     }
     const std::string what = absl::StrCat("input \"", name, "\"");
-    // Numbers of a byte, and columns that several inputs have, become many times what was sent.
     const int64_t count =
         columns.empty() ? ElementsOf(array) : array.dims[0] * static_cast<int64_t>(columns.size());
-    made_bytes_ += count * static_cast<int64_t>(engine::SizeOf(want));
-    if (limits_.max_memory_bytes > 0 && made_bytes_ > limits_.max_memory_bytes) {
-      return ResourceExhausted(what, ": in the types that the model wants, the inputs up to this ",
-                               "one take ", made_bytes_, " bytes, more than ",
-                               limits_.max_memory_bytes, " (limits.max_request_memory_bytes)");
-    }
+    RETURN_IF_ERROR(CountMade(count, want, what));
     return MakeNumbers(array, columns, want, what, decoded_);
+  }
+
+  // Numbers of a byte, and columns that several inputs have, become many times what was sent.
+  absl::Status CountMade(int64_t count, DType type, absl::string_view what) {
+    made_bytes_ += count * static_cast<int64_t>(engine::SizeOf(type));
+    if (limits_.max_memory_bytes == 0 || made_bytes_ <= limits_.max_memory_bytes) {
+      return absl::OkStatus();
+    }
+    return ResourceExhausted(what,
+                             ": in the types that the model wants, the inputs up to this one ",
+                             "take ", made_bytes_, " bytes, more than ", limits_.max_memory_bytes,
+                             " (limits.max_request_memory_bytes)");
+  }
+
+  template <typename T>
+  static Tensor Borrow(DType dtype, const std::vector<T>& row) {
+    return {dtype, {static_cast<int64_t>(row.size())}, const_cast<T*>(row.data())};
   }
 
   static int64_t ElementsOf(const NumberArray& array) {
@@ -206,16 +217,15 @@ class Decoder {
       RETURN_IF_ERROR(WantAbsent(input, matrix.name));
     }
     const int64_t rows = array.dims[0], width = WidthOf(part, array);
-    RETURN_IF_ERROR(
-        CheckIds(rows * width, rows * width, limits_, absl::StrCat("input \"", matrix.name, "\"")));
-    ASSIGN_OR_RETURN(void* const data, As(DType::kInt64, array, part.columns, matrix.name));
-    Tensor ids{DType::kInt64, {rows * width}, data};
-    std::vector<int32_t>& counts = decoded_.made.emplace_back(rows, static_cast<int32_t>(width));
-    if (feature.padding_id.has_value()) {
-      RETURN_IF_ERROR(LeaveOutPadding(matrix.name, *feature.padding_id, width, ids, counts));
-    }
-    Give(feature.ids, std::move(ids), matrix.name);
-    Give(feature.segments, {DType::kInt32, {rows}, counts.data()}, matrix.name);
+    const std::string what = absl::StrCat("input \"", matrix.name, "\"");
+    RETURN_IF_ERROR(CheckIds(rows * width, rows * width, limits_, what));
+    RETURN_IF_ERROR(CountMade(rows * width, DType::kInt64, what));
+    ASSIGN_OR_RETURN(engine::IdRows taken,
+                     engine::IdRowsOf(array, part.columns, feature.padding_id, what));
+    const auto& ids = decoded_.made_ids.emplace_back(std::move(taken.ids));
+    const auto& counts = decoded_.made.emplace_back(std::move(taken.counts));
+    Give(feature.ids, Borrow(DType::kInt64, ids), matrix.name);
+    Give(feature.segments, Borrow(DType::kInt32, counts), matrix.name);
     forms_[feature.values] = matrix.name;
     return absl::OkStatus();
   }
@@ -228,31 +238,6 @@ class Decoder {
     ASSIGN_OR_RETURN(void* const data, As(info.dtype, array, part.columns, matrix.name));
     Give(part.input, {info.dtype, info.DimsOf(array.dims[0], WidthOf(part, array)), data},
          matrix.name);
-    return absl::OkStatus();
-  }
-
-  // Rows of `width` ids, of which each leaves its padding; `counts` says how many it keeps.
-  absl::Status LeaveOutPadding(absl::string_view name, int64_t padding, int64_t width, Tensor& ids,
-                               std::vector<int32_t>& counts) const {
-    std::vector<int64_t>& kept = decoded_.made_ids.emplace_back(ids.elements());
-    // Raw bytes may lie at any address.
-    std::copy_n(static_cast<const char*>(ids.data), ids.bytes(),
-                reinterpret_cast<char*>(kept.data()));
-    auto out = kept.begin();
-    for (size_t row = 0; row < counts.size(); ++row) {
-      const auto is_id = [padding](int64_t id) { return id != padding; };
-      const auto begin = kept.begin() + static_cast<int64_t>(row) * width;
-      const auto first = std::find_if(begin, begin + width, is_id);
-      const auto last = std::find(first, begin + width, padding);
-      if (std::any_of(last, begin + width, is_id)) {
-        return Bad(name, "row ", row, ": the padding id ", padding,
-                   " between ids, want it before or behind them");
-      }
-      counts[row] = static_cast<int32_t>(last - first);
-      out = std::copy(first, last, out);
-    }
-    ids.dims[0] = out - kept.begin();
-    ids.data = kept.data();
     return absl::OkStatus();
   }
 
@@ -296,9 +281,9 @@ class Decoder {
     return NumbersIn(contents).data;
   }
 
-  bool IsGiven(int index) const { return index >= 0 && given_[index] >= 0; }
+  bool IsGiven(int index) const { return given_[index] >= 0; }
   const Tensor& Given(int index) const { return decoded_.inputs[given_[index]].tensor; }
-  bool IsUsed(int index) const { return index >= 0 && info_.inputs[index].used; }
+  bool IsUsed(int index) const { return info_.inputs[index].used; }
 
   absl::Status CheckRows(absl::string_view name, Level level, int64_t rows) {
     if (level == Level::kAd) return AgreeOnAds("input", name, rows, ads_from_, decoded_.ads);

@@ -140,16 +140,15 @@ class Decoder {
     } else if (rows != 1) {
       return Bad(name, rows, " rows, want 1: it is a user feature");
     }
-    return EmitSparse(feature, sparse, of_ads);
+    EmitSparse(feature, sparse, of_ads);
+    return absl::OkStatus();
   }
 
-  absl::Status EmitSparse(const FeatureInfo& feature, const v1::SparseFeature& sparse,
-                          bool of_ads) {
+  void EmitSparse(const FeatureInfo& feature, const v1::SparseFeature& sparse, bool of_ads) {
     const int64_t ids = sparse.ids_size();
     decoded_.inputs.push_back(
         {info_.inputs[feature.ids].name, Borrow(DType::kInt64, sparse.ids().data(), {ids})});
     if (sparse.values_size() != 0) {
-      if (feature.values < 0) return Bad(feature.name, "values, but the model takes none");
       decoded_.inputs.push_back({info_.inputs[feature.values].name,
                                  Borrow(DType::kFloat32, sparse.values().data(), {ids})});
     }
@@ -160,12 +159,10 @@ class Decoder {
           decoded_.made.emplace_back(of_ads ? std::vector<int32_t>(ids, 1)
                                             : std::vector<int32_t>(1, static_cast<int32_t>(ids)));
     }
-    if (counts.empty()) return absl::OkStatus();
-    if (feature.segments < 0) return Bad(feature.name, "counts, but the model takes none");
+    if (counts.empty()) return;
     decoded_.inputs.push_back(
         {info_.inputs[feature.segments].name,
          Borrow(DType::kInt32, counts.data(), {static_cast<int64_t>(counts.size())})});
-    return absl::OkStatus();
   }
 
   // The values of a dense feature, seen as one long row; INVALID_ARGUMENT for floats where `want`

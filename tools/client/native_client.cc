@@ -46,18 +46,27 @@ void FillDense(const NpyArray& array, DType type, ulfd::v1::DenseTensor& dense) 
   if (type == DType::kInt64) Append(array, dense.mutable_int64s());
 }
 
+MatrixPart PartOf(const ulfd::v1::SparseFeatureMetadata& feature) {
+  MatrixPart part{.name = feature.name(), .sparse = true};
+  if (feature.has_padding_id()) part.padding = feature.padding_id();
+  return part;
+}
+
 std::vector<MatrixPart> PartsOf(const ulfd::v1::MatrixMetadata& matrix,
                                 const ulfd::v1::GetModelMetadataResponse& metadata) {
   std::vector<MatrixPart> parts;
   for (const ulfd::v1::MatrixMetadata::Part& part : matrix.parts()) {
     MatrixPart& named = parts.emplace_back();
     named.name = part.name();
+    for (const ulfd::v1::SparseFeatureMetadata& feature : metadata.sparse_features()) {
+      if (feature.name() == part.name()) named = PartOf(feature);
+    }
     named.columns.assign(part.columns().begin(), part.columns().end());
-    const auto input = std::find_if(metadata.inputs().begin(), metadata.inputs().end(),
-                                    [&](const auto& one) { return one.name() == part.name(); });
-    named.sparse = input == metadata.inputs().end();
-    if (named.sparse) continue;
-    for (int d = 1; d < input->shape_size(); ++d) named.row_shape.push_back(input->shape(d));
+    for (const ulfd::v1::TensorMetadata& input : metadata.inputs()) {
+      if (input.name() != part.name()) continue;
+      named.row_shape.assign(input.shape().begin() + std::min(1, input.shape_size()),
+                             input.shape().end());
+    }
   }
   return parts;
 }
@@ -69,9 +78,7 @@ absl::StatusOr<engine::NpzArrays> Converted(engine::NpzArrays arrays,
   for (const ulfd::v1::TensorMetadata& input : metadata.inputs()) known.push_back(input.name());
   for (const ulfd::v1::SparseFeatureMetadata& feature : metadata.sparse_features()) {
     if (feature.matrix().empty()) continue;
-    const auto padding =
-        feature.has_padding_id() ? std::optional<int64_t>(feature.padding_id()) : std::nullopt;
-    RETURN_IF_ERROR(SplitMatrix(feature.matrix(), feature.name(), padding, arrays));
+    RETURN_IF_ERROR(SplitMatrix(feature.matrix(), 0, {PartOf(feature)}, arrays));
     known.push_back(feature.matrix());
   }
   for (const ulfd::v1::MatrixMetadata& matrix : metadata.matrices()) {

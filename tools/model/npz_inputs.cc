@@ -28,8 +28,12 @@ std::vector<MatrixPart> PartsOf(const engine::MatrixInfo& matrix, const engine::
     MatrixPart& named = parts.emplace_back();
     named.sparse = part.feature >= 0;
     named.columns = part.columns;
-    named.name = named.sparse ? info.features[part.feature].name : info.inputs[part.input].name;
-    if (named.sparse) continue;
+    if (named.sparse) {
+      named.name = info.features[part.feature].name;
+      named.padding = info.features[part.feature].padding_id;
+      continue;
+    }
+    named.name = info.inputs[part.input].name;
     const auto width = static_cast<int64_t>(part.columns.size());
     const engine::TensorDims dims =
         info.inputs[part.input].DimsOf(1, width == 0 ? matrix.columns : width);
@@ -70,73 +74,40 @@ absl::Status CheckInputNames(const engine::NpzArrays& arrays,
                          "\"; it has \"", absl::StrJoin(known, "\", \""), "\"");
 }
 
-absl::Status SplitMatrix(const std::string& matrix, const std::string& feature,
-                         std::optional<int64_t> padding, engine::NpzArrays& arrays) {
-  auto given = arrays.extract(matrix);
-  if (given.empty()) return absl::OkStatus();
-  ASSIGN_OR_RETURN(const engine::NpyArray array,
-                   ConvertInput(matrix, std::move(given.mapped()), engine::DType::kInt64));
-  const std::vector<int64_t>& dims = array.dims;
-  if (dims.size() != 1 && dims.size() != 2) {
-    return InvalidArgument("input \"", matrix, "\": ", dims.size(),
-                           " dimensions, want [rows, ids] or [rows]");
-  }
-  const size_t width = dims.size() == 1 ? 1 : static_cast<size_t>(dims[1]);
-  const std::vector<int64_t> elements = array.ToInt64();
-  std::vector<int64_t> ids;
-  std::vector<int32_t> counts(static_cast<size_t>(dims[0]), 0);
-  bool ended = false;  // The ids of the row.
-  for (size_t i = 0; i < elements.size(); ++i) {
-    int32_t& count = counts[i / width];
-    ended = i % width != 0 && (ended || (count > 0 && elements[i] == padding));
-    if (elements[i] == padding) continue;
-    if (ended) {
-      return InvalidArgument("input \"", matrix, "\": row ", i / width, ": the padding id ",
-                             *padding, " between ids, want it before or behind them");
-    }
-    ids.push_back(elements[i]);
-    ++count;
-  }
-  for (const char* part : {".ids", ".values", ".segments"}) {
-    if (!arrays.contains(feature + part)) continue;
-    return InvalidArgument("inputs \"", matrix, "\" and \"", feature, part,
-                           "\": want one of the two");
-  }
-  arrays[feature + ".ids"] =
-      engine::NpyArray::FromInt64({static_cast<int64_t>(ids.size())}, ids.data());
-  arrays[feature + ".segments"] = engine::NpyArray::FromInt32({dims[0]}, counts.data());
-  return absl::OkStatus();
-}
-
 absl::Status SplitMatrix(const std::string& matrix, int64_t columns,
                          const std::vector<MatrixPart>& parts, engine::NpzArrays& arrays) {
   auto given = arrays.extract(matrix);
   if (given.empty()) return absl::OkStatus();
   const NpyArray& array = given.mapped();
   const std::string what = absl::StrCat("input \"", matrix, "\"");
-  const int64_t rows = array.dims.empty() ? 0 : array.dims[0];
-  if (rows == 0 || static_cast<int64_t>(array.elements()) != rows * columns) {
-    return InvalidArgument(what, ": shape [", absl::StrJoin(array.dims, ", "), "], want ", columns,
+  const std::vector<int64_t>& dims = array.dims;
+  if (columns == 0 && dims.size() != 1 && dims.size() != 2) {
+    return InvalidArgument(what, ": ", dims.size(), " dimensions, want [rows, ids] or [rows]");
+  }
+  const int64_t rows = dims.empty() ? 0 : dims[0];
+  if (columns > 0 && (rows == 0 || array.elements() != rows * columns)) {
+    return InvalidArgument(what, ": shape [", absl::StrJoin(dims, ", "), "], want ", columns,
                            " values in each row");
   }
-  const engine::NumberArray numbers = NumbersOf(array);
   for (const MatrixPart& part : parts) {
-    const std::string name = absl::StrCat(part.name, part.sparse ? ".ids" : "");
-    if (arrays.contains(name)) {
+    for (const char* suffix : {".ids", ".values", ".segments"}) {
+      const std::string name = absl::StrCat(part.name, part.sparse ? suffix : "");
+      if (!arrays.contains(name)) continue;
       return InvalidArgument("inputs \"", matrix, "\" and \"", name, "\": want one of the two");
     }
     if (part.sparse) {
-      ASSIGN_OR_RETURN(const std::vector<int64_t> ids,
-                       engine::NumbersAs<int64_t>(numbers, part.columns, Fractions::kCut, what));
-      const std::vector<int32_t> counts(rows, static_cast<int32_t>(ids.size() / rows));
-      arrays[name] = NpyArray::FromInt64({static_cast<int64_t>(ids.size())}, ids.data());
-      arrays[part.name + ".segments"] = NpyArray::FromInt32({rows}, counts.data());
+      ASSIGN_OR_RETURN(const engine::IdRows ids,
+                       engine::IdRowsOf(NumbersOf(array), part.columns, part.padding, what));
+      arrays[part.name + ".ids"] =
+          NpyArray::FromInt64({static_cast<int64_t>(ids.ids.size())}, ids.ids.data());
+      arrays[part.name + ".segments"] = NpyArray::FromInt32({rows}, ids.counts.data());
     } else {
-      ASSIGN_OR_RETURN(const std::vector<float> values,
-                       engine::NumbersAs<float>(numbers, part.columns, Fractions::kCut, what));
-      std::vector<int64_t> dims = {rows};
-      dims.insert(dims.end(), part.row_shape.begin(), part.row_shape.end());
-      arrays[name] = NpyArray::FromFloat32(std::move(dims), values.data());
+      ASSIGN_OR_RETURN(
+          const std::vector<float> values,
+          engine::NumbersAs<float>(NumbersOf(array), part.columns, Fractions::kCut, what));
+      std::vector<int64_t> shape = {rows};
+      shape.insert(shape.end(), part.row_shape.begin(), part.row_shape.end());
+      arrays[part.name] = NpyArray::FromFloat32(std::move(shape), values.data());
     }
   }
   return absl::OkStatus();
@@ -152,13 +123,7 @@ absl::StatusOr<engine::NpzArrays> ConvertInputs(engine::NpzArrays arrays,
                                                 const engine::ModelInfo& info) {
   std::vector<std::string> known;
   for (const engine::InputInfo& input : info.inputs) known.push_back(input.name);
-  for (const engine::FeatureInfo& feature : info.features) {
-    if (feature.matrix.empty()) continue;
-    RETURN_IF_ERROR(SplitMatrix(feature.matrix, feature.name, feature.padding_id, arrays));
-    known.push_back(feature.matrix);
-  }
   for (const engine::MatrixInfo& matrix : info.matrices) {
-    if (matrix.columns == 0) continue;
     RETURN_IF_ERROR(SplitMatrix(matrix.name, matrix.columns, PartsOf(matrix, info), arrays));
     known.push_back(matrix.name);
   }

@@ -27,22 +27,17 @@ absl::StatusOr<engine::NpyArray> ConvertInput(const std::string& name, engine::N
 absl::Status CheckInputNames(const engine::NpzArrays& arrays,
                              const std::vector<std::string>& known);
 
-// An array that is all of a sparse feature, ids [rows, n] or [rows], becomes the feature's parts.
-// `padding`: the id that fills up rows before or behind their ids, if there is one.  Nothing
-// happens without such an array.
-absl::Status SplitMatrix(const std::string& matrix, const std::string& feature,
-                         std::optional<int64_t> padding, engine::NpzArrays& arrays);
-
 // Elements of each row of a matrix that are a sparse feature, or a dense input with rows of
 // `row_shape`.  No columns: all.
 struct MatrixPart {
   std::string name;
   bool sparse = false;
+  std::optional<int64_t> padding;  // The id that fills up rows, before or behind their ids.
   std::vector<int64_t> columns, row_shape;
 };
 
-// An array `matrix`, [rows, ...] with so many elements in each row, becomes its parts.  Nothing
-// happens without such an array.
+// An array `matrix`, [rows, ...] with so many elements in each row, becomes its parts; 0: any
+// number, [rows, n] or [rows].  Nothing happens without such an array.
 absl::Status SplitMatrix(const std::string& matrix, int64_t columns,
                          const std::vector<MatrixPart>& parts, engine::NpzArrays& arrays);
 

@@ -89,6 +89,35 @@ TEST(CheckInputNamesTest, NamesEveryUnknownArray) {
             "the model has no input \"a\", \"c\"; it has \"b\", \"d\"");
 }
 
+TEST(SplitMatrixTest, LeavesPaddingOut) {
+  const int64_t values[] = {0, 7, 8, 5, 9, 0, 0, 6};
+  // All of it, and three of its columns.
+  for (const bool whole : {true, false}) {
+    const std::vector<MatrixPart> parts = {
+        {.name = "mid",
+         .sparse = true,
+         .padding = 0,
+         .columns = whole ? std::vector<int64_t>() : std::vector<int64_t>{0, 1, 2}}};
+    engine::NpzArrays arrays = {{"all", NpyArray::FromInt64({2, 4}, values)}};
+    if (whole) {
+      EXPECT_EQ(
+          SplitMatrix("all", 0, parts, arrays).message(),
+          "input \"all\": row 1: the padding id 0 between ids, want it before or behind them");
+      arrays = {{"all", NpyArray::FromInt64({2, 3}, values)}};
+      ASSERT_TRUE(SplitMatrix("all", 0, parts, arrays).ok());
+      EXPECT_THAT(arrays.at("mid.ids").ToInt64(), ::testing::ElementsAre(7, 8, 5, 9));
+      EXPECT_THAT(arrays.at("mid.segments").ToInt64(), ::testing::ElementsAre(2, 2));
+      arrays = {{"all", NpyArray::FromInt64({2, 1, 3}, values)}};
+      EXPECT_EQ(SplitMatrix("all", 0, parts, arrays).message(),
+                "input \"all\": 3 dimensions, want [rows, ids] or [rows]");
+    } else {
+      ASSERT_TRUE(SplitMatrix("all", 4, parts, arrays).ok());
+      EXPECT_THAT(arrays.at("mid.ids").ToInt64(), ::testing::ElementsAre(7, 8, 9));
+      EXPECT_THAT(arrays.at("mid.segments").ToInt64(), ::testing::ElementsAre(2, 1));
+    }
+  }
+}
+
 TEST(SplitMatrixTest, HasIdsAndNumbers) {
   const std::vector<MatrixPart> parts = {{.name = "mid", .sparse = true, .columns = {2, 0}},
                                          {.name = "x", .columns = {1, 3}, .row_shape = {2, 1}}};
