@@ -140,6 +140,13 @@ class ConvertedTest(DaemonTest):
         arrays[matrix.name] = whole
         reply = self.client.infer(infer_request("onnx_wide_deep", arrays))
         self.check(infer_outputs(reply), expected, matrix.name)
+        given, out = (os.path.join(env.scratch("whole"), name) for name in ("in.npz", "out.npz"))
+        np.savez(given, **arrays)
+        for flags in ((), ("--kserve",)):
+            run_ulf("predict", self.daemon.target, "--model=onnx_wide_deep", f"--inputs={given}",
+                    f"--outputs={out}", *flags)
+            with np.load(out) as found:
+                self.check(dict(found), expected, flags)
 
     def test_rows_with_more_ids_than_the_source_has_are_refused(self):
         arrays, user, _ = self.request("onnx_din", arrays_of("onnx_din")[0])

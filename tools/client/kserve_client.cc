@@ -1,13 +1,12 @@
 // Calls a running daemon through the KServe v2 API.
 // SPDX-License-Identifier: Apache-2.0
 #include <cstring>
+#include <utility>
 
-#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/strip.h"
 #include "base/errors.h"
 #include "base/status_macros.h"
-#include "engine/tensor/tensor.h"
+#include "engine/tensor/numbers.h"
 #include "proto/open_inference.grpc.pb.h"
 #include "tools/client/clients.h"
 #include "tools/model/npz_inputs.h"
@@ -19,40 +18,30 @@ using engine::DType;
 using inference::GRPCInferenceService;
 
 absl::StatusOr<DType> DTypeOf(const std::string& name, const std::string& datatype) {
-  if (datatype == "FP32") return DType::kFloat32;
-  if (datatype == "INT32") return DType::kInt32;
-  if (datatype == "INT64") return DType::kInt64;
+  for (const DType type : {DType::kFloat32, DType::kInt32, DType::kInt64}) {
+    if (datatype == engine::KserveName(engine::TypeOf(type))) return type;
+  }
   return Internal("input \"", name, "\": the server says type \"", datatype, "\"");
 }
 
-// Every array as raw bytes; KServe wants either all inputs raw or none.
-absl::Status FillInputs(const engine::NpzArrays& arrays,
-                        const inference::ModelMetadataResponse& metadata,
+// Every array as raw bytes; KServe wants either all inputs raw or none.  What the metadata does not
+// name (a feature or several inputs as one matrix) is sent as it is.
+absl::Status FillInputs(engine::NpzArrays arrays, const inference::ModelMetadataResponse& metadata,
                         inference::ModelInferRequest& request) {
-  std::vector<std::string> known;
-  const auto add = [&](const std::string& name, const std::string& datatype) -> absl::Status {
-    known.push_back(name);
-    const auto array = arrays.find(name);
-    if (array == arrays.end()) return absl::OkStatus();
-    ASSIGN_OR_RETURN(const DType type, DTypeOf(name, datatype));
-    ASSIGN_OR_RETURN(engine::NpyArray converted, ConvertInput(name, array->second, type));
+  for (const auto& input : metadata.inputs()) {
+    const auto array = arrays.find(input.name());
+    if (array == arrays.end()) continue;
+    ASSIGN_OR_RETURN(const DType type, DTypeOf(input.name(), input.datatype()));
+    ASSIGN_OR_RETURN(array->second, ConvertInput(input.name(), std::move(array->second), type));
+  }
+  for (auto& [name, array] : arrays) {
     auto* tensor = request.add_inputs();
     tensor->set_name(name);
-    tensor->set_datatype(datatype);
-    for (const int64_t dim : converted.dims) tensor->add_shape(dim);
-    request.add_raw_input_contents(std::move(converted.bytes));
-    return absl::OkStatus();
-  };
-  for (const auto& input : metadata.inputs()) {
-    RETURN_IF_ERROR(add(input.name(), input.datatype()));
+    tensor->set_datatype(std::string(engine::KserveName(array.type)));
+    for (const int64_t dim : array.dims) tensor->add_shape(dim);
+    request.add_raw_input_contents(std::move(array.bytes));
   }
-  for (const auto& input : metadata.inputs()) {
-    absl::string_view feature = input.name();  // All of it may come as one matrix of ids.
-    if (!absl::ConsumeSuffix(&feature, ".ids")) continue;
-    if (absl::c_linear_search(known, feature)) continue;
-    RETURN_IF_ERROR(add(std::string(feature), input.datatype()));
-  }
-  return CheckInputNames(arrays, known);
+  return absl::OkStatus();
 }
 
 absl::StatusOr<std::vector<float>> Values(const inference::ModelInferResponse& response, int i) {
