@@ -2,6 +2,7 @@
 #include "tools/load/model_inputs.h"
 
 #include <algorithm>
+#include <optional>
 #include <set>
 
 #include "absl/strings/match.h"
@@ -14,30 +15,16 @@
 namespace ulfd::tools {
 namespace {
 
-using Kind = DenseInput::Kind;
-
-struct Datatype {
-  const char* name;
-  Kind kind;
-  int bytes;
-};
-constexpr Datatype kDatatypes[] = {
-    {"FP32", Kind::kFloat, 4},     {"FP64", Kind::kFloat, 8},     {"INT8", Kind::kInteger, 1},
-    {"INT16", Kind::kInteger, 2},  {"INT32", Kind::kInteger, 4},  {"INT64", Kind::kInteger, 8},
-    {"UINT8", Kind::kInteger, 1},  {"UINT16", Kind::kInteger, 2}, {"UINT32", Kind::kInteger, 4},
-    {"UINT64", Kind::kInteger, 8}, {"BOOL", Kind::kBool, 1},
-};
+using engine::NumberType;
 
 absl::Status SetType(const std::string& datatype, DenseInput& input) {
-  for (const Datatype& type : kDatatypes) {
-    if (datatype != type.name) continue;
-    input.datatype = datatype;
-    input.kind = type.kind;
-    input.bytes = type.bytes;
+  const std::optional<NumberType> type = engine::TypeOfKserve(datatype);
+  if (type.has_value() && type != NumberType::kFloat16 && type != NumberType::kBfloat16) {
+    input.type = *type;
     return absl::OkStatus();
   }
   return Unimplemented("input \"", input.name, "\" has elements of type ", datatype,
-                       ": only numbers can be made up; give --inputs=FILE.npz or --replay");
+                       ", which cannot be made up; give --inputs=FILE.npz or --replay");
 }
 
 // Row count and the rest, from the metadata or else from what the command line states.

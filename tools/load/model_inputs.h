@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "engine/tensor/numbers.h"
 #include "proto/open_inference.pb.h"
 #include "proto/predict.pb.h"
 
@@ -24,13 +25,9 @@ struct SparseInput {
 // No input of a request has more values: a server may say anything of its shapes.
 inline constexpr int64_t kMostValues = int64_t{1} << 28;
 
-// A tensor whose elements are numbers.
 struct DenseInput {
-  enum class Kind : uint8_t { kFloat, kInteger, kBool };
   std::string name;
-  std::string datatype;  // KServe's name: "FP32".
-  Kind kind = Kind::kFloat;
-  int bytes = 4;              // Per element: 1, 2, 4 or 8.
+  engine::NumberType type = engine::NumberType::kFloat32;
   bool of_user = false;       // `user_rows` rows; otherwise one row per ad.
   int64_t user_rows = 1;      // Only foreign servers have more than one.
   std::vector<int64_t> dims;  // Without the rows.

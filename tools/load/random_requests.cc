@@ -11,8 +11,6 @@
 namespace ulfd::tools {
 namespace {
 
-using Kind = DenseInput::Kind;
-
 int64_t ElementsPerRow(const DenseInput& input) {
   int64_t count = 1;
   for (const int64_t dim : input.dims) count *= dim;
@@ -31,11 +29,11 @@ std::string RawBytes(const T* data, size_t count) {
   return std::string(reinterpret_cast<const char*>(data), count * sizeof(T));
 }
 
-void AddRaw(const std::string& name, const char* datatype, const std::vector<int64_t>& shape,
+void AddRaw(const std::string& name, absl::string_view datatype, const std::vector<int64_t>& shape,
             std::string bytes, inference::ModelInferRequest& request) {
   auto* tensor = request.add_inputs();
   tensor->set_name(name);
-  tensor->set_datatype(datatype);
+  tensor->set_datatype(std::string(datatype));
   for (const int64_t dim : shape) tensor->add_shape(dim);
   request.add_raw_input_contents(std::move(bytes));
 }
@@ -126,10 +124,10 @@ void RandomRequests::Fill(const RequestChoice& choice, ulfd::v1::PredictRequest&
       const auto range = static_cast<uint64_t>(options_.last_int - options_.first_int + 1);
       return options_.first_int + static_cast<int64_t>(random.Below(range));
     };
-    if (input.kind == Kind::kFloat) {
+    if (engine::IsFloat(input.type)) {
       dense->mutable_floats()->Resize(count, 0);
       for (float& value : *dense->mutable_floats()) value = DrawFloat(random);
-    } else if (input.bytes == 8) {
+    } else if (engine::SizeOf(input.type) == 8) {
       dense->mutable_int64s()->Resize(count, 0);
       for (int64_t& value : *dense->mutable_int64s()) value = draw();
     } else {
@@ -157,22 +155,23 @@ void RandomRequests::Fill(const RequestChoice& choice,
     std::vector<int64_t> shape = input.dims;
     shape.insert(shape.begin(), rows);
     const int64_t count = rows * ElementsPerRow(input);
-    std::string bytes(static_cast<size_t>(count * input.bytes), '\0');
+    const size_t size = engine::SizeOf(input.type);
+    std::string bytes(static_cast<size_t>(count) * size, '\0');
     Random& random = input.of_user ? user : ad;
     const auto range = static_cast<uint64_t>(options_.last_int - options_.first_int + 1);
     for (int64_t i = 0; i < count; ++i) {
-      char* const to = bytes.data() + i * input.bytes;
-      if (input.kind == Kind::kFloat) {
-        input.bytes == 4 ? Put(DrawFloat(random), to) : Put<double>(DrawFloat(random), to);
-      } else if (input.kind == Kind::kBool) {
+      char* const to = bytes.data() + i * size;
+      if (engine::IsFloat(input.type)) {
+        size == 4 ? Put(DrawFloat(random), to) : Put<double>(DrawFloat(random), to);
+      } else if (input.type == engine::NumberType::kBool) {
         *to = static_cast<char>(random.Next() & 1);
       } else {
         // Little-endian: the low bytes come first.
         const int64_t value = options_.first_int + static_cast<int64_t>(random.Below(range));
-        std::memcpy(to, &value, static_cast<size_t>(input.bytes));
+        std::memcpy(to, &value, size);
       }
     }
-    AddRaw(input.name, input.datatype.c_str(), shape, std::move(bytes), request);
+    AddRaw(input.name, engine::KserveName(input.type), shape, std::move(bytes), request);
   }
 }
 
