@@ -13,31 +13,27 @@ namespace ulfd::convert {
 namespace {
 
 using engine::Dim;
+using engine::NumberType;
 
-struct ElementType {
-  int onnx;
-  engine::NumberType npy;
-  bool is_float;
-};
-constexpr ElementType kTypes[] = {
-    {onnx::TensorProto::FLOAT, engine::NumberType::kFloat32, true},
-    {onnx::TensorProto::DOUBLE, engine::NumberType::kFloat64, true},
-    {onnx::TensorProto::FLOAT16, engine::NumberType::kFloat16, true},
-    {onnx::TensorProto::BFLOAT16, engine::NumberType::kBfloat16, true},
-    {onnx::TensorProto::INT64, engine::NumberType::kInt64, false},
-    {onnx::TensorProto::INT32, engine::NumberType::kInt32, false},
-    {onnx::TensorProto::INT16, engine::NumberType::kInt16, false},
-    {onnx::TensorProto::INT8, engine::NumberType::kInt8, false},
-    {onnx::TensorProto::UINT64, engine::NumberType::kUint64, false},
-    {onnx::TensorProto::UINT32, engine::NumberType::kUint32, false},
-    {onnx::TensorProto::UINT16, engine::NumberType::kUint16, false},
-    {onnx::TensorProto::UINT8, engine::NumberType::kUint8, false},
-    {onnx::TensorProto::BOOL, engine::NumberType::kUint8, false},
+constexpr std::pair<int, NumberType> kTypes[] = {
+    {onnx::TensorProto::FLOAT, NumberType::kFloat32},
+    {onnx::TensorProto::DOUBLE, NumberType::kFloat64},
+    {onnx::TensorProto::FLOAT16, NumberType::kFloat16},
+    {onnx::TensorProto::BFLOAT16, NumberType::kBfloat16},
+    {onnx::TensorProto::INT64, NumberType::kInt64},
+    {onnx::TensorProto::INT32, NumberType::kInt32},
+    {onnx::TensorProto::INT16, NumberType::kInt16},
+    {onnx::TensorProto::INT8, NumberType::kInt8},
+    {onnx::TensorProto::UINT64, NumberType::kUint64},
+    {onnx::TensorProto::UINT32, NumberType::kUint32},
+    {onnx::TensorProto::UINT16, NumberType::kUint16},
+    {onnx::TensorProto::UINT8, NumberType::kUint8},
+    {onnx::TensorProto::BOOL, NumberType::kBool},
 };
 
-absl::StatusOr<ElementType> TypeOf(const onnx::TensorProto& tensor) {
-  for (const ElementType& type : kTypes) {
-    if (type.onnx == tensor.data_type()) return type;
+absl::StatusOr<NumberType> TypeOf(const onnx::TensorProto& tensor) {
+  for (const auto& [onnx, type] : kTypes) {
+    if (onnx == tensor.data_type()) return type;
   }
   return InvalidArgument("element type ",
                          onnx::TensorProto::DataType_Name(
@@ -181,9 +177,8 @@ Constant IntConstant(const std::vector<int64_t>& sizes, std::vector<Dim> values)
 }
 
 absl::StatusOr<int64_t> TensorBytes(const onnx::TensorProto& tensor) {
-  ASSIGN_OR_RETURN(const ElementType type, TypeOf(tensor));
-  return engine::ArrayBytes(std::vector<int64_t>(tensor.dims().begin(), tensor.dims().end()),
-                            type.npy);
+  ASSIGN_OR_RETURN(const NumberType type, TypeOf(tensor));
+  return engine::ArrayBytes(std::vector<int64_t>(tensor.dims().begin(), tensor.dims().end()), type);
 }
 
 absl::Status CheckRawData(const onnx::TensorProto& tensor) {
@@ -195,41 +190,42 @@ absl::Status CheckRawData(const onnx::TensorProto& tensor) {
 }
 
 absl::StatusOr<Constant> ReadTensor(const onnx::TensorProto& tensor) {
-  ASSIGN_OR_RETURN(const ElementType type, TypeOf(tensor));
+  ASSIGN_OR_RETURN(const NumberType type, TypeOf(tensor));
   ASSIGN_OR_RETURN(const int64_t bytes, TensorBytes(tensor));
   const std::vector<int64_t> sizes(tensor.dims().begin(), tensor.dims().end());
-  const int64_t count = bytes / static_cast<int64_t>(engine::SizeOf(type.npy));
-  const bool raw = tensor.has_raw_data();
+  const int64_t count = bytes / static_cast<int64_t>(engine::SizeOf(type));
+  const bool raw = tensor.has_raw_data(), is_float = engine::IsFloat(type);
   if (raw) RETURN_IF_ERROR(CheckRawData(tensor));
   std::vector<float> floats;
   std::vector<Dim> ints;
-  if (type.is_float && raw) {
-    floats = engine::ToFloat32(type.npy, tensor.raw_data().data(), static_cast<size_t>(count));
-  } else if (type.is_float && engine::SizeOf(type.npy) == 2) {
+  if (is_float && raw) {
+    floats = engine::ToFloat32(type, tensor.raw_data().data(), static_cast<size_t>(count));
+  } else if (is_float && engine::SizeOf(type) == 2) {
     std::string halves;  // Of typed ones the bits, one in each int32.
     for (const int32_t half : tensor.int32_data()) {
       halves += static_cast<char>(half & 0xff);
       halves += static_cast<char>((half >> 8) & 0xff);
     }
-    floats = engine::ToFloat32(type.npy, halves.data(), halves.size() / 2);
-  } else if (type.is_float) {
+    floats = engine::ToFloat32(type, halves.data(), halves.size() / 2);
+  } else if (is_float) {
     floats = TypedElements<float>(tensor);
   } else if (raw) {
-    engine::NpyArray array{.type = type.npy, .dims = sizes, .bytes = tensor.raw_data()};
-    for (const int64_t value : array.ToInt64()) ints.push_back(Dim::Of(value));
+    for (const int64_t value :
+         engine::ToInt64(type, tensor.raw_data().data(), static_cast<size_t>(count))) {
+      ints.push_back(Dim::Of(value));
+    }
   } else {
     for (const int64_t value : TypedElements<int64_t>(tensor)) ints.push_back(Dim::Of(value));
   }
   const auto wraps = [&](const Dim& value) { return value.value() < 0; };
-  if (type.npy == engine::NumberType::kUint64 && std::any_of(ints.begin(), ints.end(), wraps)) {
+  if (type == NumberType::kUint64 && std::any_of(ints.begin(), ints.end(), wraps)) {
     return InvalidArgument("an integer of 2^63 or more, want less");
   }
-  const size_t found = type.is_float ? floats.size() : ints.size();
+  const size_t found = is_float ? floats.size() : ints.size();
   if (static_cast<int64_t>(found) != count) {
     return InvalidArgument(found, " values, want ", count, " for shape ", engine::ToString(sizes));
   }
-  return type.is_float ? FloatConstant(sizes, std::move(floats))
-                       : IntConstant(sizes, std::move(ints));
+  return is_float ? FloatConstant(sizes, std::move(floats)) : IntConstant(sizes, std::move(ints));
 }
 
 const onnx::AttributeProto* FindAttribute(const onnx::NodeProto& node, absl::string_view name) {
