@@ -406,6 +406,8 @@ TEST_F(OnnxTest, NewerModels) {
             "m.onnx: node \"y\" (ReduceMean): reads \"d\", which nothing before it makes");
   EXPECT_EQ(Error(model(call + "node { op_type: 'Add' input: 'd' output: 'y' }", function)),
             "m.onnx: node \"y\" (Add): 1 inputs and 1 outputs, want at least 2 and 1");
+  EXPECT_EQ(Error(model("node { op_type: 'TopK' input: 'x' input: 'axes' output: 'y' }", "")),
+            "m.onnx: node \"y\" (TopK): 2 inputs and 1 outputs, want at least 2 and 2");
   const std::string endless =
       absl::StrReplaceAll(function, {{"op_type: 'Add' input: 'a' input: 'a'",
                                       "op_type: 'twice' domain: 'pkg.onnxscript' input: 'a'"}});

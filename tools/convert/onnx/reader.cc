@@ -302,7 +302,8 @@ absl::Status CheckTypes(const onnx::NodeProto& node, const onnx::OpSchema* schem
   return absl::OkStatus();
 }
 
-// Nodes have the inputs that their operators need, and a first output; those of bodies, too.
+// Nodes have the inputs and outputs that their operators need, and a first output; those of bodies,
+// too.
 absl::Status CheckNodes(const onnx::GraphProto& graph, int64_t opset,
                         const AttributeTypes& by_name) {
   for (const onnx::NodeProto& node : graph.node()) {
@@ -317,9 +318,10 @@ absl::Status CheckNodes(const onnx::GraphProto& graph, int64_t opset,
     for (int i = 0; i < std::min(least, node.input_size()); ++i) {
       if (node.input(i).empty()) given = i;
     }
-    if (given < least || node.output_size() < 1 || node.output(0).empty()) {
+    const int made = schema != nullptr ? std::max(schema->min_output(), 1) : 1;
+    if (given < least || node.output_size() < made || node.output(0).empty()) {
       return InvalidArgument(NodeText(node), given, " inputs and ", node.output_size(),
-                             " outputs, want at least ", least, " and 1");
+                             " outputs, want at least ", least, " and ", made);
     }
     const onnx::OpSchema* const types =
         standard ? schema : onnx::OpSchemaRegistry::Schema(node.op_type(), node.domain());
