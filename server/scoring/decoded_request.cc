@@ -60,9 +60,23 @@ absl::StatusOr<int64_t> CountElements(absl::Span<const int64_t> shape, absl::str
   return product;
 }
 
+absl::Status CountMade(int64_t numbers, DType dtype, const RequestLimits& limits,
+                       absl::string_view what, DecodedRequest& decoded) {
+  decoded.made_bytes += numbers * static_cast<int64_t>(engine::SizeOf(dtype));
+  if (decoded.made_bytes <= limits.max_message_bytes) return absl::OkStatus();
+  return ResourceExhausted(what, ": in the types that the model wants, the inputs up to this one ",
+                           "take ", decoded.made_bytes, " bytes, more than ",
+                           limits.max_message_bytes, " (limits.max_message_bytes)");
+}
+
 absl::StatusOr<void*> MakeNumbers(const engine::NumberArray& array,
                                   absl::Span<const int64_t> columns, DType want,
-                                  absl::string_view what, DecodedRequest& decoded) {
+                                  const RequestLimits& limits, absl::string_view what,
+                                  DecodedRequest& decoded) {
+  int64_t count = 1;
+  for (const int64_t dim : array.dims) count *= dim;
+  if (!columns.empty()) count = array.dims[0] * static_cast<int64_t>(columns.size());
+  RETURN_IF_ERROR(CountMade(count, want, limits, what, decoded));
   const auto make = [&](auto& made) -> absl::StatusOr<void*> {
     using T = typename std::decay_t<decltype(made)>::value_type::value_type;
     ASSIGN_OR_RETURN(std::vector<T> numbers,

@@ -50,6 +50,7 @@ struct DecodedRequest {
   std::deque<std::vector<int32_t>> made;
   std::deque<std::vector<int64_t>> made_ids;
   std::deque<std::vector<float>> made_floats;
+  int64_t made_bytes = 0;  // Of numbers; see CountMade.
 };
 
 // Whose rows so many rows of a dense input are.  That they are the ads' is a guess where nothing
@@ -65,10 +66,15 @@ absl::Status CheckIds(int64_t ids, int64_t total, const RequestLimits& limits,
 absl::Status CheckCounts(absl::Span<const int32_t> counts, int64_t ids, absl::string_view what);
 // Number of elements, or INVALID_ARGUMENT for a shape that cannot be (engine::CheckDims).
 absl::StatusOr<int64_t> CountElements(absl::Span<const int64_t> shape, absl::string_view what);
-// Those numbers as engine::NumbersAs has them, in what `decoded` has made.
+// Numbers of a byte, and columns that several inputs have, become many times what was sent:
+// RESOURCE_EXHAUSTED where all that is made for the request is more than a message may be.
+absl::Status CountMade(int64_t numbers, engine::DType dtype, const RequestLimits& limits,
+                       absl::string_view what, DecodedRequest& decoded);
+// Those numbers as engine::NumbersAs has them, in what `decoded` has made, which is counted.
 absl::StatusOr<void*> MakeNumbers(const engine::NumberArray& array,
                                   absl::Span<const int64_t> columns, engine::DType want,
-                                  absl::string_view what, DecodedRequest& decoded);
+                                  const RequestLimits& limits, absl::string_view what,
+                                  DecodedRequest& decoded);
 // As how many ads so many values of a dense input count: by the width of a row, where it is known.
 // Where more rows than max_ads are sure to be refused, as no more than those: it would keep others
 // out of the queue until then.  `shape`: the request's.

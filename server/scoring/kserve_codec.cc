@@ -151,23 +151,8 @@ class Decoder {
     if (columns.empty() && array.type == engine::TypeOf(want)) {
       return const_cast<void*>(array.data);  // Inputs of Run are not written to.
     }
-    const std::string what = absl::StrCat("input \"", name, "\"");
-    const int64_t count =
-        columns.empty() ? ElementsOf(array) : array.dims[0] * static_cast<int64_t>(columns.size());
-    RETURN_IF_ERROR(CountMade(count, want, what));
-    return MakeNumbers(array, columns, want, what, decoded_);
-  }
-
-  // Numbers of a byte, and columns that several inputs have, become many times what was sent.
-  absl::Status CountMade(int64_t count, DType type, absl::string_view what) {
-    made_bytes_ += count * static_cast<int64_t>(engine::SizeOf(type));
-    if (limits_.max_memory_bytes == 0 || made_bytes_ <= limits_.max_memory_bytes) {
-      return absl::OkStatus();
-    }
-    return ResourceExhausted(what,
-                             ": in the types that the model wants, the inputs up to this one ",
-                             "take ", made_bytes_, " bytes, more than ", limits_.max_memory_bytes,
-                             " (limits.max_request_memory_bytes)");
+    return MakeNumbers(array, columns, want, limits_, absl::StrCat("input \"", name, "\""),
+                       decoded_);
   }
 
   template <typename T>
@@ -219,7 +204,7 @@ class Decoder {
     const int64_t rows = array.dims[0], width = WidthOf(part, array);
     const std::string what = absl::StrCat("input \"", matrix.name, "\"");
     RETURN_IF_ERROR(CheckIds(rows * width, rows * width, limits_, what));
-    RETURN_IF_ERROR(CountMade(rows * width, DType::kInt64, what));
+    RETURN_IF_ERROR(CountMade(rows * width, DType::kInt64, limits_, what, decoded_));
     ASSIGN_OR_RETURN(engine::IdRows taken,
                      engine::IdRowsOf(array, part.columns, feature.padding_id, what));
     const auto& ids = decoded_.made_ids.emplace_back(std::move(taken.ids));
@@ -409,7 +394,6 @@ class Decoder {
   std::vector<int> given_;
   std::vector<absl::string_view> forms_;
   int64_t total_ids_ = 0;
-  int64_t made_bytes_ = 0;                     // Of numbers that the request has in other types.
   std::optional<absl::string_view> ads_from_;  // The input that told the number of ads.
   int64_t loose_rows_ = 1;                     // The most rows of inputs without a level.
 };

@@ -195,9 +195,10 @@ class Decoder {
   absl::Status EmitDense(absl::string_view name, int index, Tensor tensor) {
     const InputInfo& input = info_.inputs[index];
     if (tensor.dtype != input.dtype) {
-      ASSIGN_OR_RETURN(tensor.data,
-                       MakeNumbers({engine::TypeOf(tensor.dtype), tensor.dims, tensor.data}, {},
-                                   input.dtype, absl::StrCat("feature \"", name, "\""), decoded_));
+      ASSIGN_OR_RETURN(
+          tensor.data,
+          MakeNumbers({engine::TypeOf(tensor.dtype), tensor.dims, tensor.data}, {}, input.dtype,
+                      limits_, absl::StrCat("feature \"", name, "\""), decoded_));
       tensor.dtype = input.dtype;
     }
     stated_.push_back({name, index, tensor.dims});

@@ -257,13 +257,13 @@ TEST_F(KserveCodecTest, NarrowTypesDoNotBecomeMoreThanTheLimit) {
   ModelInferRequest request = Raw();
   request.mutable_inputs(0)->set_datatype("INT8");
   request.set_raw_input_contents(0, Bytes<int8_t>({12, 10, 11}));
-  limits_.max_memory_bytes = 24;
+  limits_.max_message_bytes = 24;
   Infer(request);
-  limits_.max_memory_bytes = 23;
+  limits_.max_message_bytes = 23;
   EXPECT_EQ(
       Decode(request).message(),
       "input \"mid.ids\": in the types that the model wants, the inputs up to this one take 24 "
-      "bytes, more than 23 (limits.max_request_memory_bytes)");
+      "bytes, more than 23 (limits.max_message_bytes)");
   EXPECT_EQ(CountRows(request, *model_, limits_), 3);
 }
 
@@ -456,10 +456,10 @@ TEST_F(KserveCodecTest, AMatrixHoldsIdsAndNumbers) {
             "input \"of_ad\": row 0, column 2 is 1e+30, which is no int64");
   EXPECT_EQ(Error(request(ads, {3, 3}, {1, 1, int64_t{1} << 31})),
             "input \"of_user\": row 0, column 2 is 2147483648, which is no int32");
-  limits_.max_memory_bytes = 35;
+  limits_.max_message_bytes = 35;
   EXPECT_EQ(Error(request(ads, {3, 3}, {1, 1, 1}), absl::StatusCode::kResourceExhausted),
             "input \"of_ad\": in the types that the model wants, the inputs up to this one take 36 "
-            "bytes, more than 35 (limits.max_request_memory_bytes)");
+            "bytes, more than 35 (limits.max_message_bytes)");
   limits_ = {};
   ModelInferRequest both = request(ads, {3, 3}, {1, 1, 1});
   Add(both, "price", "FP32", {3, 1});

@@ -247,6 +247,11 @@ TEST_F(RequestDecoderTest, IntegersAreFloatsWhereFloatsAreWanted) {
   response = Answer(request);
   ASSERT_TRUE(response.ok()) << response.status();
   EXPECT_THAT(response->outputs(0).values(), ::testing::ElementsAre(10, 1, 9, 1, 11, 1));
+  limits_.max_message_bytes = 11;
+  EXPECT_EQ(
+      Error(request, absl::StatusCode::kResourceExhausted),
+      "feature \"price\": in the types that the model wants, the inputs up to this one take 12 "
+      "bytes, more than 11 (limits.max_message_bytes)");
 }
 
 TEST_F(RequestDecoderTest, SparseErrors) {
