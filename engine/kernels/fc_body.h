@@ -487,11 +487,15 @@ void FcPanels(const FcArgs& a) {
 
 // ------------------------------------------------------------------------------------- columns
 
-// Up to four columns: sums over vectors along k, then over their lanes.  Four rows at once.
+// Up to four columns: sums over vectors along k, then over their lanes.  Four rows at once; of one
+// column eight, for its sums cost as much as its products.
 template <int kRows, int kColumns>
-void DotTile(const FcArgs& a, int64_t row, float (&sums)[4][MatrixView::kMaxColumns]) {
-  Vec acc[4][kColumns];
-  for (int r = 0; r < 4; ++r) {
+void DotTile(const FcArgs& a, int64_t row, float* sums) {
+  constexpr int kWhole = (kRows + 3) / 4 * 4;
+  Vec acc[kWhole][kColumns];  // In registers: every loop over it is unrolled.
+#pragma GCC unroll 8
+  for (int r = 0; r < kWhole; ++r) {
+#pragma GCC unroll 4
     for (int c = 0; c < kColumns; ++c) acc[r][c] = Vec::Zero();
   }
   const float* w = a.w.data;
@@ -505,7 +509,7 @@ void DotTile(const FcArgs& a, int64_t row, float (&sums)[4][MatrixView::kMaxColu
       Vec b[kColumns];
 #pragma GCC unroll 4
       for (int c = 0; c < kColumns; ++c) b[c] = Vec::Load(w + c * a.w.k + k);
-#pragma GCC unroll 4
+#pragma GCC unroll 8
       for (int r = 0; r < kRows; ++r) {
         const Vec left = Vec::Load(x + r * block.stride + k);
 #pragma GCC unroll 4
@@ -514,7 +518,7 @@ void DotTile(const FcArgs& a, int64_t row, float (&sums)[4][MatrixView::kMaxColu
     }
     if (k == block.k) continue;
     const Vec::Mask mask = Vec::MaskOf(block.k - k);
-#pragma GCC unroll 4
+#pragma GCC unroll 8
     for (int r = 0; r < kRows; ++r) {
       const Vec left = Vec::LoadMasked(x + r * block.stride + k, mask);
 #pragma GCC unroll 4
@@ -523,34 +527,61 @@ void DotTile(const FcArgs& a, int64_t row, float (&sums)[4][MatrixView::kMaxColu
       }
     }
   }
-  for (int c = 0; c < kColumns; ++c) {
-    float column[4];
-    Vec::Sum4(acc[0][c], acc[1][c], acc[2][c], acc[3][c], column);
-    for (int r = 0; r < kRows; ++r) sums[r][c] = column[r];
+  if constexpr (kColumns == 4) {
+#pragma GCC unroll 4
+    for (int r = 0; r < kRows; ++r) {
+      Vec::Sum4(acc[r][0], acc[r][1], acc[r][2], acc[r][3], sums + r * kColumns);
+    }
+    return;
+  }
+#pragma GCC unroll 2
+  for (int r = 0; r < kWhole; r += 4) {
+#pragma GCC unroll 4
+    for (int c = 0; c < kColumns; ++c) {
+      float column[4];
+      float* const to = kColumns == 1 ? sums + r : column;
+      Vec::Sum4(acc[r][c], acc[r + 1][c], acc[r + 2][c], acc[r + 3][c], to);
+      for (int i = 0; kColumns > 1 && i < 4; ++i) sums[(r + i) * kColumns + c] = column[i];
+    }
+  }
+}
+
+// The tile's rows, as they are stored.
+template <int kRows, int kColumns>
+void StoreTile(const FcArgs& a, int64_t row) {
+  float sums[(kRows + 3) / 4 * 4 * kColumns];
+  const bool whole = kRows % 4 == 0 && a.init == nullptr && a.y_stride == kColumns;
+  float* const y = a.y + row * a.y_stride;
+  DotTile<kRows, kColumns>(a, row, whole ? y : sums);
+  if (whole) return;
+  for (int64_t r = 0; r < kRows; ++r) {
+    const float* init = a.init != nullptr ? InitRow(a, row + r) : nullptr;
+    for (int c = 0; c < kColumns; ++c) {
+      const float sum = sums[r * kColumns + c];
+      y[r * a.y_stride + c] = init != nullptr ? init[c] + sum : sum;
+    }
   }
 }
 
 template <int kColumns>
 void FcColumns(const FcArgs& a) {
-  float sums[4][MatrixView::kMaxColumns];
-  for (int64_t row = 0; row < a.rows; row += 4) {
-    const int64_t rows = Least(4, a.rows - row);
-    if (rows == 4) {
-      DotTile<4, kColumns>(a, row, sums);
-    } else if (rows == 3) {
-      DotTile<3, kColumns>(a, row, sums);
-    } else if (rows == 2) {
-      DotTile<2, kColumns>(a, row, sums);
-    } else {
-      DotTile<1, kColumns>(a, row, sums);
-    }
-    for (int64_t r = 0; r < rows; ++r) {
-      const float* init = a.init != nullptr ? InitRow(a, row + r) : nullptr;
-      float* y = a.y + (row + r) * a.y_stride;
-      for (int c = 0; c < kColumns; ++c) {
-        y[c] = init != nullptr ? init[c] + sums[r][c] : sums[r][c];
-      }
-    }
+  int64_t row = 0;
+  if constexpr (kColumns == 1) {
+    for (; row + 8 <= a.rows; row += 8) StoreTile<8, 1>(a, row);
+  }
+  for (; row + 4 <= a.rows; row += 4) StoreTile<4, kColumns>(a, row);
+  switch (a.rows - row) {
+    case 3:
+      StoreTile<3, kColumns>(a, row);
+      break;
+    case 2:
+      StoreTile<2, kColumns>(a, row);
+      break;
+    case 1:
+      StoreTile<1, kColumns>(a, row);
+      break;
+    default:
+      break;
   }
   FinishInPlace(a.epilogue, a.y, a.y_stride, a.rows, kColumns);
 }

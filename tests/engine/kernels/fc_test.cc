@@ -242,7 +242,7 @@ TEST_P(FcTest, WideLayers) {
 TEST_P(FcTest, Starts) {
   for (const InitKind init :
        {InitKind::kRow, InitKind::kRows, InitKind::kPeriod, InitKind::kRepeat}) {
-    for (const int64_t n : {2, 13, 40}) {
+    for (const int64_t n : {1, 2, 4, 13, 40}) {
       Check({.shape = {14, {33}, n}, .init = init}, GetParam());
       Check({.shape = {50, {700}, n}, .init = init, .gap = 3}, GetParam());
     }
