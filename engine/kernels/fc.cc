@@ -193,11 +193,18 @@ absl::Status InPieces(FcCall call, absl::Span<FcBlock> blocks, int64_t work, Pac
 void FcInPieces(const FcCall& call, absl::Span<FcBlock> blocks, Pace& pace, Isa isa) {
   int64_t k = 0;
   for (const FcBlock& block : blocks) k += block.k;
+  const int64_t work = k * call.w.n;
+  if (call.rows * work <= Pace::kMillisecond) {  // One piece: many are products of a few rows.
+    if (pace.Stops(call.rows * work)) return;
+    FcCall whole = call;
+    whole.blocks = blocks;
+    return Fc(whole, isa);
+  }
   const auto run = [isa](const FcCall& piece) {
     Fc(piece, isa);
     return absl::OkStatus();
   };
-  InPieces(call, blocks, k * call.w.n, pace, run).IgnoreError();
+  InPieces(call, blocks, work, pace, run).IgnoreError();
 }
 
 }  // namespace ulfd::engine
