@@ -88,13 +88,22 @@ ULFD_MULTIVERSION void DotRows(const float* a, int64_t a_step, const float* b, i
   }
 }
 
+// y[i, j] = a[i] * b[j], [m, n].
+ULFD_MULTIVERSION void OuterProduct(const float* a, int64_t m, const float* b, int64_t n,
+                                    float* __restrict y) {
+  for (int64_t i = 0; i < m; ++i, y += n) {
+    for (int64_t j = 0; j < n; ++j) y[j] = a[i] * b[j];
+  }
+}
+
 // As kernels read it: where it lies, or laid out anew in `scratch`.
 MatrixView ViewOf(const Right& b, int64_t rows, float* scratch) {
   constexpr int64_t kWorthPacking = 32;  // Rows that read the copy.
   if (b.n <= MatrixView::kMaxColumns && (b.transposed || b.n == 1)) {
     return PackedMatrix::ViewOf(b.data, b.k, b.n);  // Column by column is how it lies.
   }
-  if (b.n > MatrixView::kMaxColumns && !b.transposed && rows < kWorthPacking) {
+  const bool lies_packed = b.n == MatrixView::kPanel;
+  if (b.n > MatrixView::kMaxColumns && !b.transposed && (lies_packed || rows < kWorthPacking)) {
     return PackedMatrix::Borrow(b.data, b.k, b.n, b.n).view();
   }
   return PackedMatrix::PackInto(b.data, b.k, b.n, b.transposed ? 1 : b.n, b.transposed ? b.k : 1,
@@ -249,6 +258,10 @@ class BatchDotKernel final : public Kernel {
         }
         if (n == 1 && a.transposed) {  // A sum of a's stored rows.
           Kernels().weighted_sum(from_b, from_a, a.columns, k, m, to);
+          continue;
+        }
+        if (k == 1) {
+          OuterProduct(from_a, m, from_b, n, to);
           continue;
         }
         // Of fields with each other (DLRM, PNN).  Of more rows than columns, laying them out anew
