@@ -194,12 +194,17 @@ std::vector<int64_t> ToInt64(NumberType type, const char* bytes, size_t count) {
   });
 }
 
+int64_t NumberArray::elements() const {
+  int64_t product = 1;
+  for (const int64_t dim : dims) product *= dim;
+  return product;
+}
+
 template <typename T>
 absl::StatusOr<std::vector<T>> NumbersAs(const NumberArray& array,
                                          absl::Span<const int64_t> columns, Fractions fractions,
                                          absl::string_view what) {
-  int64_t elements = 1;
-  for (const int64_t dim : array.dims) elements *= dim;
+  const int64_t elements = array.elements();
   const bool all = columns.empty();
   const int64_t rows = all ? 1 : array.dims[0], width = rows == 0 ? 0 : elements / rows;
   const int64_t taken = all ? elements : static_cast<int64_t>(columns.size());

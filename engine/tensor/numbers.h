@@ -56,6 +56,8 @@ struct NumberArray {
   NumberType type = NumberType::kFloat32;
   TensorDims dims;
   const void* data = nullptr;
+
+  int64_t elements() const;
 };
 
 // What becomes of floats where integers are wanted.

@@ -73,9 +73,8 @@ absl::StatusOr<void*> MakeNumbers(const engine::NumberArray& array,
                                   absl::Span<const int64_t> columns, DType want,
                                   const RequestLimits& limits, absl::string_view what,
                                   DecodedRequest& decoded) {
-  int64_t count = 1;
-  for (const int64_t dim : array.dims) count *= dim;
-  if (!columns.empty()) count = array.dims[0] * static_cast<int64_t>(columns.size());
+  const int64_t count =
+      columns.empty() ? array.elements() : array.dims[0] * static_cast<int64_t>(columns.size());
   RETURN_IF_ERROR(CountMade(count, want, limits, what, decoded));
   const auto make = [&](auto& made) -> absl::StatusOr<void*> {
     using T = typename std::decay_t<decltype(made)>::value_type::value_type;

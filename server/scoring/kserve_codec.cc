@@ -160,12 +160,6 @@ class Decoder {
     return {dtype, {static_cast<int64_t>(row.size())}, const_cast<T*>(row.data())};
   }
 
-  static int64_t ElementsOf(const NumberArray& array) {
-    int64_t elements = 1;
-    for (const int64_t dim : array.dims) elements *= dim;
-    return elements;
-  }
-
   absl::Status AddMatrix(int position, const MatrixInfo& matrix) {
     const Input& input = request_.inputs(position);
     ASSIGN_OR_RETURN(const NumberArray array, NumbersOf(position, DType::kFloat32));
@@ -177,7 +171,7 @@ class Decoder {
     }
     const int64_t rows = rank == 0 ? 0 : array.dims[0];
     RETURN_IF_ERROR(CheckLeadingRows(input.name(), rows, limits_));
-    if (!whole && (rank == 0 || ElementsOf(array) != rows * matrix.columns)) {
+    if (!whole && (rank == 0 || array.elements() != rows * matrix.columns)) {
       return Bad(input.name(), "shape ", engine::ToString(input.shape()), ", want ", matrix.columns,
                  " values in each row");
     }
@@ -191,7 +185,7 @@ class Decoder {
   // Of a row of the part.
   static int64_t WidthOf(const MatrixInfo::Part& part, const NumberArray& array) {
     if (!part.columns.empty()) return static_cast<int64_t>(part.columns.size());
-    return array.dims[0] == 0 ? 0 : ElementsOf(array) / array.dims[0];
+    return array.dims[0] == 0 ? 0 : array.elements() / array.dims[0];
   }
 
   // A sparse feature: its columns as ids and segments.
@@ -241,7 +235,7 @@ class Decoder {
   absl::StatusOr<const void*> TypedData(int position, NumberType type, int64_t elements) const {
     const Input& input = request_.inputs(position);
     const inference::InferTensorContents& contents = input.contents();
-    const absl::string_view want = ContentsOf(type).field;
+    const auto [stored, want] = ContentsOf(type);
     std::vector<const google::protobuf::FieldDescriptor*> fields;
     contents.GetReflection()->ListFields(contents, &fields);
     for (const auto* field : fields) {
@@ -249,11 +243,12 @@ class Decoder {
       return Bad(input.name(), "values in ", field->name(), ", want ",
                  want.empty() ? "raw_input_contents" : want, " for ", input.datatype());
     }
-    const int64_t found = NumbersIn(request_, position).dims[0];
-    if (found != elements) {
-      return Bad(input.name(), found, " values, want ", elements, " for shape ",
+    const NumberArray row = NumbersIn(contents);
+    if (row.elements() != elements) {
+      return Bad(input.name(), row.elements(), " values, want ", elements, " for shape ",
                  engine::ToString(input.shape()));
     }
+    if (stored == type) return row.data;
     const auto check = [&](const auto& numbers) -> absl::Status {
       for (const int64_t number : numbers) {
         if (engine::HasInteger(type, number)) continue;
@@ -263,7 +258,7 @@ class Decoder {
     };
     RETURN_IF_ERROR(check(contents.int_contents()));
     RETURN_IF_ERROR(check(contents.uint_contents()));
-    return NumbersIn(contents).data;
+    return row.data;
   }
 
   bool IsGiven(int index) const { return given_[index] >= 0; }
