@@ -33,7 +33,9 @@ namespace {
 using std::chrono::milliseconds;
 
 int Fail(const absl::Status& status, int code) {
-  std::fprintf(stderr, "ulfd: %s\n", std::string(status.message()).c_str());
+  constexpr size_t kMaxBytes = 16384;  // Flags and the configuration have a say in it.
+  const std::string text = ulfd::PrintableLines(ulfd::Beginning(status.message(), kMaxBytes));
+  std::fprintf(stderr, "ulfd: %s\n", text.c_str());
   if (code == 2) std::fprintf(stderr, "ulfd: --help lists the flags\n");
   return code;
 }

@@ -33,13 +33,16 @@ using config::v1::Setting;
 
 constexpr char kMark[] = "\xef\xbb\xbf";
 
-// Errors of one file, each "SOURCE:LINE:COLUMN: message".
+// Errors of one file, each "SOURCE:LINE:COLUMN: message": the first ones, and how many more there
+// are.
 class Errors final : public pb::io::ErrorCollector {
  public:
   Errors(absl::string_view source, absl::string_view text, const pb::Descriptor& root)
       : source_(source), lines_(absl::StrSplit(text, '\n')), root_(root) {}
   void AddError(int line, pb::io::ColumnNumber column, const std::string& message) override {
     constexpr size_t kMaxBytes = 1000;
+    constexpr int kMostErrors = 50;
+    if (++count_ > kMostErrors) return;
     std::string what = Printable(message, kMaxBytes);  // It quotes the file.
     const std::vector<std::string> quoted = absl::StrSplit(message, '"');
     // Message type "TYPE" has no field named "NAME".
@@ -57,7 +60,9 @@ class Errors final : public pb::io::ErrorCollector {
   }
   absl::Status ToStatus() const {
     if (errors_.empty()) return absl::OkStatus();
-    return InvalidArgument(absl::StrJoin(errors_, "\n"));
+    const int more = count_ - static_cast<int>(errors_.size());
+    return InvalidArgument(absl::StrJoin(errors_, "\n"),
+                           more == 0 ? "" : absl::StrCat("\nand ", more, " more errors"));
   }
 
  private:
@@ -72,6 +77,7 @@ class Errors final : public pb::io::ErrorCollector {
   const std::vector<std::string> lines_;
   const pb::Descriptor& root_;
   std::vector<std::string> errors_;
+  int count_ = 0;
 };
 
 const Setting& SettingOf(const pb::FieldDescriptor& field) {
@@ -251,7 +257,13 @@ void SettingsPlace::CheckField(const pb::FieldDescriptor& field) const {
     errors_.AddError(location_.line, location_.column,
                      absl::StrCat(field.name(), ": ", WithWanted("missing", Wanted(field))));
   }
-  for (int i = 0; i < count; ++i) CheckValue(field, field.is_repeated() ? i : -1);
+  std::set<std::string> seen;
+  for (int i = 0; i < count; ++i) {
+    CheckValue(field, field.is_repeated() ? i : -1);
+    if (!SettingOf(field).unique()) continue;
+    const std::string text = TextOf(message_, field, i);
+    if (!seen.insert(text).second) Complain(field.name(), absl::StrCat(text, " is given twice"), i);
+  }
 }
 
 // Entries as the file has them: the map itself keeps only one of those with one key.
@@ -284,11 +296,6 @@ void SettingsPlace::CheckValue(const pb::FieldDescriptor& field, int index) cons
   }
   if (const std::string why = Refusal(message_, field, index); !why.empty()) {
     Complain(field.name(), why, index);
-  }
-  const std::string text = TextOf(message_, field, index);
-  for (int i = 0; SettingOf(field).unique() && i < index; ++i) {
-    if (TextOf(message_, field, i) != text) continue;
-    return Complain(field.name(), absl::StrCat(text, " is given twice"), index);
   }
 }
 

@@ -97,6 +97,15 @@ class StartupTest(unittest.TestCase):
         self.refuse([f"--config={self.config(models + 'grpc_prot: 1')}"], "server.textproto:2:")
         self.refuse(["--config=/nowhere/x.textproto"], "/nowhere/x.textproto")
 
+    def test_errors_are_short_and_printable(self):
+        path = self.config('hot_ids_directory: "\\033[2J' + "x" * 500000 + '"')
+        for args in ([f"--config={path}", f"--model_repository={self.models}"],
+                     ["--\033[2J" + "x" * 100000]):
+            code, text = self.run_ulfd(*args)
+            self.assertGreater(code, 0, text[:1000])
+            self.assertIn(r"\x1b[2Jxxx", text)
+            self.assertLess(len(text), 20000)
+
     def test_check_config(self):
         path = self.config(f'model_repository: "{self.models}"\n' + FAST)
         code, text = self.run_ulfd(f"--config={path}", "--check_config")

@@ -24,6 +24,7 @@ namespace {
 
 using std::chrono::milliseconds;
 using ::testing::ElementsAre;
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -265,6 +266,25 @@ TEST(Config, AddressesOfOthersHaveAPort) {
                 HasSubstr("want host:port"));
   }
   EXPECT_TRUE(ReadConfig("tracing { collector: '[::1]:4317' }", "f").ok());
+}
+
+// A file may have a megabyte; its errors go to the log, and to who asked for the reload.  Here each
+// model has no name, and all but the first the same one.
+TEST(Config, TheFirstErrorsOfMany) {
+  std::string text;
+  for (int i = 0; i < 90000; ++i) absl::StrAppend(&text, "models { }\n");
+  const std::string error = ConfigError(text);
+  EXPECT_THAT(error, HasSubstr("\nf.textproto:50:1: name: missing"));
+  EXPECT_THAT(error, EndsWith("\nand 179949 more errors"));
+  EXPECT_LT(error.size(), 10000);
+}
+
+// With a look at all those before it for each, this takes minutes.
+TEST(Config, LongListsOfDifferentValues) {
+  std::string text = "redis_clusters { name: 'c'";
+  for (int i = 0; i < 60000; ++i) absl::StrAppend(&text, " nodes:'a:", i + 1, "'");
+  EXPECT_EQ(ConfigError(absl::StrCat(text, " nodes:'a:7' }")),
+            absl::StrCat("f.textproto:1:", text.size() + 2, ": nodes: \"a:7\" is given twice"));
 }
 
 TEST(Config, ErrorsOfModelsSayWhere) {
