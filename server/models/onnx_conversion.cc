@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/models/onnx_conversion.h"
 
+#include <fcntl.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -20,6 +22,7 @@
 #include "absl/strings/str_replace.h"
 #include "absl/strings/strip.h"
 #include "base/errors.h"
+#include "base/file_descriptor.h"
 #include "base/load_scope.h"
 #include "base/status_macros.h"
 #include "base/text_file.h"
@@ -60,6 +63,14 @@ absl::Status CheckUsable(const std::string& directory, absl::StatusCode code) {
                       absl::StrCat("converted_directory: ", directory, ": ", strerror(errno)));
 }
 
+// Locked while it is open, where the file system locks directories: a second daemon, or
+// --check_config beside one, must not take away what is being made.
+absl::StatusOr<FileDescriptor> Lock(const std::string& directory) {
+  FileDescriptor lock(open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (flock(lock.get(), LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) return lock;
+  return Unavailable("converted_directory: ", directory, ": another process converts there");
+}
+
 int64_t BytesBelow(const fs::path& path) {
   const LoadScope::WithoutRefusals for_the_names;
   int64_t bytes = 0;
@@ -90,7 +101,9 @@ absl::StatusOr<std::unique_ptr<OnnxConversion>> OnnxConversion::Create(std::stri
   }
   RETURN_IF_ERROR(CheckUsable(directory, absl::StatusCode::kFailedPrecondition));
   std::unique_ptr<OnnxConversion> conversion(new OnnxConversion(std::move(directory), program));
-  conversion->RemoveLeftovers("", "");
+  if (const auto lock = Lock(conversion->directory_); lock.ok()) {
+    conversion->RemoveLeftovers("", "");
+  }
   return conversion;
 #else
   return Unimplemented("converted_directory: \"", directory,
@@ -163,6 +176,7 @@ absl::StatusOr<std::string> OnnxConversion::Convert(const std::string& source,
                                                     const engine::DirectoryRules& rules) const {
   // Else its absence would be taken for a fault of the model.
   RETURN_IF_ERROR(CheckUsable(directory_, absl::StatusCode::kUnavailable));
+  ASSIGN_OR_RETURN(const FileDescriptor lock, Lock(directory_));
   std::error_code error;
   if (fs::exists(absl::StrCat(source, "/", engine::kManifestFile), error)) {
     return InvalidArgument(source, "/", engine::kManifestFile, ": is not read beside ",

@@ -25,8 +25,8 @@ class OnnxConversion {
   // The version directory made of `source`, of now or of an earlier run, with the converter's
   // conversion_report.txt in it.  A file schema.csv in `source` names the columns of a model with
   // one matrix.  Within the limits of the load of this thread.  INVALID_ARGUMENT: it cannot be
-  // converted (names the node), or has a manifest; UNAVAILABLE: something of the system failed;
-  // CANCELLED: the load had to end.
+  // converted (names the node), or has a manifest; UNAVAILABLE: something of the system failed, or
+  // another process converts there; CANCELLED: the load had to end.
   absl::StatusOr<std::string> Convert(const std::string& source,
                                       const engine::DirectoryRules& rules) const;
 

@@ -122,6 +122,10 @@ class NewParents {
   std::vector<std::filesystem::path> made_;  // The deepest first.
 };
 
+absl::Status NotEmpty(const std::string& target) {
+  return AlreadyExists(target, ": exists and is not empty; name a new version directory");
+}
+
 // The directory without slashes at its end; its parents exist afterwards.
 absl::StatusOr<std::string> PrepareTarget(const std::string& directory, NewParents& parents) {
   std::string target = directory;
@@ -133,9 +137,7 @@ absl::StatusOr<std::string> PrepareTarget(const std::string& directory, NewParen
     if (!std::filesystem::is_directory(path, error)) {
       return AlreadyExists(target, ": exists and is no directory");
     }
-    if (!std::filesystem::is_empty(path, error)) {
-      return AlreadyExists(target, ": exists and is not empty; name a new version directory");
-    }
+    if (!std::filesystem::is_empty(path, error)) return NotEmpty(target);
   }
   if (path.has_parent_path()) RETURN_IF_ERROR(parents.Make(path.parent_path()));
   return target;
@@ -159,7 +161,10 @@ absl::Status WriteModel(const ConvertedModel& model, absl::string_view source,
   ASSIGN_OR_RETURN(const std::string report, finish(*loaded));
   RETURN_IF_ERROR(WriteTextFile(absl::StrCat(scratch.path(), "/conversion_report.txt"), report));
   RETURN_IF_ERROR(WriteTextFile(absl::StrCat(scratch.path(), "/", engine::kSuccessFile), ""));
-  if (rename(scratch.path().c_str(), target.c_str()) != 0) return SystemError(target);
+  if (rename(scratch.path().c_str(), target.c_str()) != 0) {
+    const bool by_now = errno == ENOTEMPTY || errno == EEXIST;
+    return by_now ? NotEmpty(target) : SystemError(target);
+  }
   scratch.Release();
   parents.Release();
   return absl::OkStatus();

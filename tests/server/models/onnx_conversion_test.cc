@@ -2,14 +2,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/models/onnx_conversion.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/file.h>
 
 #include <chrono>
 #include <filesystem>
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "base/file_descriptor.h"
 #include "base/load_scope.h"
 #include "tests/testing/paths.h"
 #include "tests/testing/temp_dir.h"
@@ -61,6 +64,27 @@ TEST(OnnxConversion, KeepsToTheRootsWhateverTheirNames) {
   fs::remove(source / "model.onnx");
   fs::copy(outside / "model.onnx", source);
   const auto made = (*conversion)->Convert(source, rules);
+  EXPECT_TRUE(made.ok()) << made.status();
+}
+
+// As of another daemon with the same directory.
+TEST(OnnxConversion, LeavesAloneWhatAnotherProcessMakes) {
+  const TempDir dir;
+  const fs::path kept = fs::path(dir.path()) / "kept", source = fs::path(dir.path()) / "1";
+  fs::create_directories(kept / "unfinished" / "model");
+  fs::create_directories(source);
+  fs::copy(testing::TestData() + "/convert/onnx_two_towers/model.onnx", source);
+  FileDescriptor other(open(kept.c_str(), O_RDONLY | O_DIRECTORY));
+  ASSERT_EQ(flock(other.get(), LOCK_EX), 0);
+  const auto conversion = OnnxConversion::Create(kept);
+  ASSERT_TRUE(conversion.ok()) << conversion.status();
+  const absl::Status refused = (*conversion)->Convert(source, {}).status();
+  EXPECT_EQ(refused.code(), absl::StatusCode::kUnavailable);  // Tried again later.
+  EXPECT_EQ(refused.message(), absl::StrCat("converted_directory: ", kept.string(),
+                                            ": another process converts there"));
+  EXPECT_TRUE(fs::exists(kept / "unfinished" / "model"));
+  other = FileDescriptor();
+  const auto made = (*conversion)->Convert(source, {});
   EXPECT_TRUE(made.ok()) << made.status();
 }
 
