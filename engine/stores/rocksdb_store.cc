@@ -115,7 +115,7 @@ class RocksdbStore final : public RowStore {
   }
 
   absl::Status ReadAll(RowSink& sink) const {
-    RETURN_IF_ERROR(sink.Begin(table_.dim, table_.rows));
+    RETURN_IF_ERROR(Annotate(sink.Begin(table_.dim, table_.rows), directory_));
     rdb::ReadOptions options;
     options.fill_cache = false;
     options.readahead_size = size_t{2} << 20;
@@ -129,7 +129,7 @@ class RocksdbStore final : public RowStore {
       digest.Add({at->value().data(), at->value().size()});
       ASSIGN_OR_RETURN(float* const to, sink.NextRow());
       DecodeRow(table_.format, at->value().data(), table_.dim, to);
-      RETURN_IF_ERROR(sink.Commit(id));
+      RETURN_IF_ERROR(Annotate(sink.Commit(id), directory_));
     }
     RETURN_IF_ERROR(FromRocksdb(at->status(), directory_));
     if (rows == table_.rows && digest.Get() == table_.digest) return absl::OkStatus();
