@@ -149,6 +149,8 @@ class Primitives final : public Convolution {
   // Multiplications for an image that is not cut, as usual networks have them (the copies take up
   // to half as long again where windows are small), and for a tile.
   static constexpr int64_t kImageWork = 64 * Pace::kMillisecond, kTileWork = kImageWork / 8;
+  // oneDNN writes a kilobyte of code for each column of the output, in 4 us.
+  static constexpr int64_t kMostColumns = 512;
   // Rows per batch: few enough that input and output stay in the second-level cache.
   static constexpr int64_t kBatchBytes = 256 << 10;
   static constexpr int64_t kMaxBatch = 16;
@@ -162,6 +164,12 @@ class Primitives final : public Convolution {
   }
   dnnl::memory::desc PlainWeights() const {
     return {WeightDims(), kFloat, geometry_.groups > 1 ? Tag::goihw : Tag::oihw};
+  }
+
+  // As the images are, a product of matrices.
+  static bool IsProduct(const ConvolutionGeometry& g) {
+    return g.groups == 1 && g.kernel == std::array<int64_t, 2>{1, 1} &&
+           g.stride == std::array<int64_t, 2>{1, 1} && g.pad == std::array<int64_t, 4>{};
   }
 
   // Multiplications per place of the output, for all of its channels.
@@ -227,9 +235,10 @@ class Primitives final : public Convolution {
     size->width = width;
     const int64_t out_height = geometry_.OutputSize(0, height);
     const int64_t out_width = geometry_.OutputSize(1, width);
-    if (out_height * out_width > kImageWork / PlaceWork()) {
+    const bool wide = out_width > kMostColumns && !IsProduct(geometry_);
+    if (wide || out_height * out_width > kImageWork / PlaceWork()) {
       const int64_t places = std::max<int64_t>(1, kTileWork / PlaceWork());
-      size->tile_width = std::min(out_width, places);
+      size->tile_width = std::min({out_width, places, kMostColumns});
       size->tile_height = std::clamp<int64_t>(places / size->tile_width, 1, out_height);
       ConvolutionGeometry tile = geometry_;
       tile.pad = {};  // Copied as zeros.
@@ -256,12 +265,9 @@ class Primitives final : public Convolution {
     batch.plain_src = dnnl::memory::desc(x, kFloat, Tag::nchw);
     batch.plain_dst = dnnl::memory::desc(y, kFloat, Tag::nchw);
     if (!bias_.empty()) batch.bias = dnnl::memory::desc({y[1]}, kFloat, Tag::a);
-    // A product of matrices as the images are; anything else is faster on oneDNN's own layout, even
-    // with the copies that takes (tests/bench/convolution_bench).
-    const bool plain = g.groups == 1 && g.kernel == std::array<int64_t, 2>{1, 1} &&
-                       g.stride == std::array<int64_t, 2>{1, 1} &&
-                       g.pad == std::array<int64_t, 4>{};
-    const Tag images = plain ? Tag::nchw : Tag::any;
+    // Anything but a product is faster on oneDNN's own layout, even with the copies that takes
+    // (tests/bench/convolution_bench).
+    const Tag images = IsProduct(g) ? Tag::nchw : Tag::any;
     dnnl::primitive_attr attributes;
     attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
     const dnnl::convolution_forward::desc op(

@@ -1,9 +1,12 @@
 // The convolution against a reference that can be read: im2col and a product of matrices.
 // SPDX-License-Identifier: Apache-2.0
+#include <unistd.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <functional>
 #include <memory>
 #include <random>
@@ -16,6 +19,7 @@
 #include "engine/tensor/onednn.h"
 #include "engine/tensor/onednn_convolution.h"
 #include "gtest/gtest.h"
+#include "oneapi/dnnl/dnnl.h"
 
 namespace ulfd::engine {
 namespace {
@@ -197,6 +201,13 @@ TEST(ConvolutionTest, SmallImagesAgreeWithIm2ColOnRandomGeometries) {
   EXPECT_GT(small_groups, 150);
 }
 
+int64_t ResidentBytes() {
+  std::ifstream file("/proc/self/statm");
+  int64_t all = 0, resident = 0;
+  file >> all >> resident;
+  return resident * sysconf(_SC_PAGESIZE);
+}
+
 // Every number of rows is put together from the same few primitives.
 TEST(ConvolutionTest, AnyNumberOfRows) {
   Geometry g{.in_channels = 8, .out_channels = 16};
@@ -275,6 +286,36 @@ TEST(ConvolutionTest, Tiles) {
   p = MakeProblem(g, 1, 2, 7000, 2);
   for (float& x : p.x) x *= 0.1f;
   ExpectRightTiles(p);
+}
+
+// With oneDNN's own choice, 1024, what requests with ever new sizes made would stay.
+TEST(ConvolutionTest, OneDnnKeepsFewPrimitives) {
+  const Problem p = MakeProblem({}, 1, 3, 3, 1);
+  ASSERT_NE(Make(p, 3, 3), nullptr);
+  int kept = 0;
+  ASSERT_EQ(dnnl_get_primitive_cache_capacity(&kept), dnnl_success);
+  EXPECT_LE(kept, 64);
+}
+
+// oneDNN writes code for each column of the output, which nobody charges for.
+TEST(ConvolutionTest, WideImagesTakeLittleMemory) {
+  const int64_t before = ResidentBytes();
+  for (const int64_t stride : {1, 2}) {
+    Geometry g{.in_channels = 1, .out_channels = 4};
+    g.kernel = {1, 3};
+    g.stride = {1, stride};
+    const Problem p = MakeProblem(g, 1, 1, 3, 1);
+    ASSERT_NE(Make(p, 1, int64_t{1} << 20), nullptr);
+  }
+  EXPECT_LT(ResidentBytes() - before, int64_t{256} << 20);
+  Geometry g{.in_channels = 2, .out_channels = 3};
+  g.kernel = {2, 3};
+  g.stride = {1, 2};
+  g.pad = {1, 1, 0, 1};
+  const Problem p = MakeProblem(g, 3, 4, 2500, 1);
+  const auto convolution = Make(p, p.height, p.width);
+  ASSERT_NE(convolution, nullptr);
+  ExpectRight(*convolution, p);
 }
 
 // A model is loaded by a thread that may use several OpenMP threads, and run by others that may

@@ -164,6 +164,18 @@ def wide_rows(site):
             site.call(INFER, kserve(model, [(n, t, shape, 1_000_000) for n, t in inputs[:2]]).SerializeToString(), 3)
 
 
+@attack("wide images", "a convolution of images of a height and width that nothing states: long ones, and of ever new sizes",
+        seconds=10, short=True)
+def wide_images(site):
+    long = [(3, 300_000), (3, 600_000), (1000, 1000), (1 << 18, 4)]
+    for height, width in itertools.chain(long, ((30 + i % 2, 510 - i // 2) for i in range(1000))):
+        if site.over():
+            break
+        shape = [1, 2, height, width]
+        message = kserve("bare_convolution", [("x", "FP32", shape, 2 * height * width)]).SerializeToString()
+        site.call(INFER, message, 3)
+
+
 @attack("unlike inputs", "two inputs whose shapes make large results where they are broadcast", seconds=60)
 def unlike_inputs(site):
     pairs = [([1, 3000, 1], [1, 1, 3000]), ([2000, 1, 1], [1, 2000, 1000]), ([1, 1, 100, 1], [100, 100, 1, 100]),
