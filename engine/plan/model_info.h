@@ -40,8 +40,9 @@ struct InputInfo {
   int64_t RowWidth() const;
   // Of a request's rows of so many values: as the model has them, if they fit, else flat.
   TensorDims DimsOf(int64_t rows, int64_t width) const;
-  // One number for each row may come as [rows], and becomes [rows, 1].
-  void FitColumn(TensorDims& dims) const;
+  // To rows in front, [rows, ...], from what models have that know no rows: one number for each row
+  // is [rows], the user's row lacks its axis, and the ads' rows stand behind a batch of one.
+  void FitRows(TensorDims& dims) const;
 };
 
 // A sparse feature: the three inputs f.ids [n] int64, f.values [n] float32, f.segments [rows] int32
@@ -69,6 +70,10 @@ struct MatrixInfo {
   int64_t columns = 0;  // Elements of a row; 0: any number.
   std::vector<Part> parts;
 };
+
+// A matrix of so many elements in each row to [rows, columns], as InputInfo::FitRows does.
+// REQUIRES: columns > 0.
+void FitMatrix(int64_t columns, TensorDims& dims);
 
 struct OutputInfo {
   std::string name;

@@ -16,12 +16,7 @@ namespace ulfd::server {
 
 using engine::DType;
 using engine::InputInfo;
-using engine::Level;
 using engine::Model;
-
-Level LevelOfDense(const InputInfo& input, int64_t rows) {
-  return input.level == Level::kAd && !input.stated && rows == 1 ? Level::kUnknown : input.level;
-}
 
 absl::Status CheckAds(int64_t ads, const RequestLimits& limits) {
   if (ads >= 1 && ads <= limits.max_ads) return absl::OkStatus();
@@ -37,18 +32,6 @@ absl::Status CheckIds(int64_t ids, int64_t total, const RequestLimits& limits,
   if (total <= limits.max_ids) return absl::OkStatus();
   return InvalidArgument(what, ": brings the request to ", total, " ids, want at most ",
                          limits.max_ids, " (limits.max_ids_per_request)");
-}
-
-absl::Status CheckCounts(absl::Span<const int32_t> counts, int64_t ids, absl::string_view what) {
-  int64_t sum = 0;
-  for (size_t i = 0; i < counts.size(); ++i) {
-    if (counts[i] < 0) {
-      return InvalidArgument(what, "[", i, "] is ", counts[i], ", want 0 or more");
-    }
-    sum += counts[i];
-  }
-  if (sum == ids) return absl::OkStatus();
-  return InvalidArgument(what, " sum to ", sum, ", want ", ids, ", the number of ids");
 }
 
 absl::StatusOr<int64_t> CountElements(absl::Span<const int64_t> shape, absl::string_view what) {
@@ -156,17 +139,6 @@ absl::Status ChooseOutputs(const Model& model, const std::vector<absl::string_vi
     outputs.push_back(index);
   }
   return absl::OkStatus();
-}
-
-absl::Status AgreeOnAds(absl::string_view kind, absl::string_view name, int64_t rows,
-                        std::optional<absl::string_view>& told_by, int64_t& ads) {
-  if (!told_by.has_value()) {
-    told_by = name;
-    ads = rows;
-  }
-  if (rows == ads) return absl::OkStatus();
-  return InvalidArgument(kind, " \"", name, "\": ", rows, " rows, but ", kind, " \"", *told_by,
-                         "\" has ", ads, ": every ad ", kind, " has one row per ad");
 }
 
 }  // namespace ulfd::server

@@ -53,17 +53,12 @@ struct DecodedRequest {
   int64_t made_bytes = 0;  // Of numbers; see CountMade.
 };
 
-// Whose rows so many rows of a dense input are.  That they are the ads' is a guess where nothing
-// states it: a single one may be the user's.
-engine::Level LevelOfDense(const engine::InputInfo& input, int64_t rows);
 // `0 ads, want 1..2000` unless the number is allowed.
 absl::Status CheckAds(int64_t ads, const RequestLimits& limits);
 // `600000 ids, want at most 500000 of one feature`, or at most max_ids with those of the features
 // before it, `total`.
 absl::Status CheckIds(int64_t ids, int64_t total, const RequestLimits& limits,
                       absl::string_view what);
-// Non-negative and summing to `ids`; `what` begins the error ("feature \"mid\": counts").
-absl::Status CheckCounts(absl::Span<const int32_t> counts, int64_t ids, absl::string_view what);
 // Number of elements, or INVALID_ARGUMENT for a shape that cannot be (engine::CheckDims).
 absl::StatusOr<int64_t> CountElements(absl::Span<const int64_t> shape, absl::string_view what);
 // Numbers of a byte, and columns that several inputs have, become many times what was sent:
@@ -95,12 +90,6 @@ absl::StatusOr<int> FindOutputNamed(const engine::Model& model, absl::string_vie
 // names.
 absl::Status ChooseOutputs(const engine::Model& model, const std::vector<absl::string_view>& names,
                            std::vector<int>& outputs);
-// Every input of the ads has one row per ad: takes `rows` for their number, `ads`, if `told_by` is
-// nothing; INVALID_ARGUMENT, which names that and `name`, unless they are as many.  `kind`:
-// "feature".
-absl::Status AgreeOnAds(absl::string_view kind, absl::string_view name, int64_t rows,
-                        std::optional<absl::string_view>& told_by, int64_t& ads);
-
 }  // namespace ulfd::server
 
 #endif  // ULFD_SERVER_SCORING_DECODED_REQUEST_H_

@@ -3,7 +3,6 @@
 #include "server/scoring/kserve_codec.h"
 
 #include <algorithm>
-#include <cstring>
 #include <optional>
 #include <vector>
 
@@ -11,6 +10,7 @@
 #include "base/errors.h"
 #include "base/model_version.h"
 #include "base/status_macros.h"
+#include "engine/runtime/request_rows.h"
 #include "server/scoring/kserve_rows.h"
 #include "server/scoring/kserve_tensors.h"
 
@@ -20,7 +20,6 @@ namespace {
 using engine::DType;
 using engine::FeatureInfo;
 using engine::InputInfo;
-using engine::Level;
 using engine::MatrixInfo;
 using engine::Model;
 using engine::ModelInfo;
@@ -55,14 +54,16 @@ class Decoder {
     for (int i = 0; i < request_.inputs_size(); ++i) RETURN_IF_ERROR(AddInput(i));
     for (const FeatureInfo& feature : info_.features) RETURN_IF_ERROR(CheckFeature(feature));
     for (size_t i = 0; i < info_.inputs.size(); ++i) {
-      if (info_.inputs[i].feature < 0) RETURN_IF_ERROR(CheckDense(static_cast<int>(i)));
+      if (info_.inputs[i].feature < 0) RETURN_IF_ERROR(WantGiven(static_cast<int>(i)));
     }
-    if (!ads_from_.has_value()) decoded_.ads = loose_rows_;
+    std::vector<Tensor*> given(info_.inputs.size(), nullptr);
+    for (size_t i = 0; i < given.size(); ++i) {
+      if (given_[i] >= 0) given[i] = &decoded_.inputs[given_[i]].tensor;
+    }
+    ASSIGN_OR_RETURN(const engine::RequestRows rows, engine::SettleRows(info_, given));
+    decoded_.ads = rows.ads;
+    decoded_.tiled_inputs = rows.tiled_inputs;
     RETURN_IF_ERROR(CheckAds(decoded_.ads, limits_));
-    for (const FeatureInfo& feature : info_.features) RETURN_IF_ERROR(TakeUserOnce(feature));
-    for (size_t i = 0; i < info_.inputs.size(); ++i) {
-      if (info_.inputs[i].feature < 0) RETURN_IF_ERROR(TakeUserOnce(static_cast<int>(i)));
-    }
     for (size_t i = 0; i < info_.inputs.size(); ++i) {
       if (given_[i] < 0 || info_.inputs[i].feature >= 0) continue;
       RETURN_IF_ERROR(
@@ -103,7 +104,7 @@ class Decoder {
     if (info.feature >= 0 && array.dims.size() != 1) {
       return Bad(input.name(), "shape ", engine::ToString(input.shape()), ", want one dimension");
     }
-    if (info.feature < 0) info.FitColumn(array.dims);
+    if (info.feature < 0) info.FitRows(array.dims);
     ASSIGN_OR_RETURN(void* const data, As(info.dtype, array, {}, input.name()));
     Give(index, {info.dtype, std::move(array.dims), data}, input.name());
     return absl::OkStatus();
@@ -162,8 +163,9 @@ class Decoder {
 
   absl::Status AddMatrix(int position, const MatrixInfo& matrix) {
     const Input& input = request_.inputs(position);
-    ASSIGN_OR_RETURN(const NumberArray array, NumbersOf(position, DType::kFloat32));
+    ASSIGN_OR_RETURN(NumberArray array, NumbersOf(position, DType::kFloat32));
     const bool whole = matrix.columns == 0;  // All of one feature, whose rows have any length.
+    if (!whole) engine::FitMatrix(matrix.columns, array.dims);
     const size_t rank = array.dims.size();
     if (whole && rank != 1 && rank != 2) {
       return Bad(input.name(), "shape ", engine::ToString(input.shape()),
@@ -265,12 +267,6 @@ class Decoder {
   const Tensor& Given(int index) const { return decoded_.inputs[given_[index]].tensor; }
   bool IsUsed(int index) const { return info_.inputs[index].used; }
 
-  absl::Status CheckRows(absl::string_view name, Level level, int64_t rows) {
-    if (level == Level::kAd) return AgreeOnAds("input", name, rows, ads_from_, decoded_.ads);
-    if (level == Level::kUnknown) loose_rows_ = std::max(loose_rows_, rows);
-    return absl::OkStatus();
-  }
-
   absl::Status CheckFeature(const FeatureInfo& feature) {
     const InputInfo& ids_info = info_.inputs[feature.ids];
     if (!IsGiven(feature.ids)) {
@@ -286,88 +282,13 @@ class Decoder {
     }
     const int64_t ids = Given(feature.ids).dims[0];
     total_ids_ += ids;
-    RETURN_IF_ERROR(
-        CheckIds(ids, total_ids_, limits_, absl::StrCat("input \"", ids_info.name, "\"")));
-    if (IsGiven(feature.values) && Given(feature.values).dims[0] != ids) {
-      return Bad(info_.inputs[feature.values].name, Given(feature.values).dims[0], " values, want ",
-                 ids, ", the length of \"", ids_info.name, "\"");
-    }
-    if (!IsGiven(feature.segments)) {
-      return CheckRows(ids_info.name, feature.level, feature.level == Level::kUser ? 1 : ids);
-    }
-    const InputInfo& segments_info = info_.inputs[feature.segments];
-    const Tensor& segments = Given(feature.segments);
-    RETURN_IF_ERROR(CheckSegments(segments, ids, segments_info.name));
-    return CheckRows(segments_info.name, feature.level, segments.dims[0]);
+    return CheckIds(ids, total_ids_, limits_, absl::StrCat("input \"", ids_info.name, "\""));
   }
 
-  // Raw bytes may lie at any address, so that they are copied to be read as numbers.
-  static absl::Status CheckSegments(const Tensor& segments, int64_t ids, absl::string_view name) {
-    std::vector<int32_t> counts(segments.dims[0]);
-    const char* bytes = static_cast<const char*>(segments.data);
-    std::copy_n(bytes, segments.bytes(), reinterpret_cast<char*>(counts.data()));
-    return CheckCounts(counts, ids, absl::StrCat("input \"", name, "\": counts"));
-  }
-
-  // Clients that know no user send each of the user's rows once per ad.
-  absl::Status WantEqualRows(int index, int64_t rows) const {
-    const absl::string_view name = info_.inputs[index].name;
-    const Tensor& tensor = Given(index);
-    if (rows != decoded_.ads) {
-      return Bad(name, rows, " rows, want 1: it belongs to the user");
-    }
-    const auto* const bytes = static_cast<const char*>(tensor.data);
-    const size_t row_bytes = tensor.bytes() / rows;
-    // What has no elements may have no address.
-    for (int64_t row = 1; row < rows && row_bytes > 0; ++row) {
-      if (std::memcmp(bytes, bytes + row * row_bytes, row_bytes) == 0) continue;
-      return Bad(name, rows, " rows, of which row ", row,
-                 " is not like the first, want 1: it belongs to the user");
-    }
-    return absl::OkStatus();
-  }
-  // Leaves the first of `rows` equal rows.
-  void TakeOnce(int index, int64_t rows) {
-    decoded_.inputs[given_[index]].tensor.dims[0] /= rows;
-    ++decoded_.tiled_inputs;
-  }
-
-  absl::Status TakeUserOnce(int index) {
-    if (!IsGiven(index) || info_.inputs[index].level != Level::kUser) return absl::OkStatus();
-    const int64_t rows = Given(index).dims[0];
-    const engine::Dim width = info_.inputs[index].shape.RowElements();
-    // One of another width is refused in the shape that its caller knows.
-    const bool fits = !info_.inputs[index].shape_stated || !width.IsConst() ||
-                      Given(index).elements() == rows * width.value();
-    if (rows == 1 || !fits) return absl::OkStatus();
-    RETURN_IF_ERROR(WantEqualRows(index, rows));
-    TakeOnce(index, rows);
-    return absl::OkStatus();
-  }
-
-  absl::Status TakeUserOnce(const FeatureInfo& feature) {
-    if (!IsGiven(feature.segments) || feature.level != Level::kUser) return absl::OkStatus();
-    const int64_t rows = Given(feature.segments).dims[0];
-    if (rows == 1) return absl::OkStatus();
-    // As many ids in each row first: only then do rows of ids begin where they seem to.
-    for (const int index : {feature.segments, feature.ids, feature.values}) {
-      if (IsGiven(index)) RETURN_IF_ERROR(WantEqualRows(index, rows));
-    }
-    for (const int index : {feature.segments, feature.ids, feature.values}) {
-      if (IsGiven(index)) TakeOnce(index, rows);
-    }
-    return absl::OkStatus();
-  }
-
-  absl::Status CheckDense(int index) {
+  absl::Status WantGiven(int index) const {
     const InputInfo& info = info_.inputs[index];
-    if (given_[index] < 0) {
-      if (!info.used) return absl::OkStatus();
-      return Bad(info.name, "missing, want ", DatatypeName(info.dtype), " ", info.shape.ToString());
-    }
-    const Tensor& tensor = Given(index);
-    if (tensor.rank() == 0) return Bad(info.name, "no dimensions, want rows first");
-    return CheckRows(info.name, LevelOfDense(info, tensor.dims[0]), tensor.dims[0]);
+    if (IsGiven(index) || !info.used) return absl::OkStatus();
+    return Bad(info.name, "missing, want ", DatatypeName(info.dtype), " ", info.shape.ToString());
   }
 
   absl::Status AddOutputs() {
@@ -389,8 +310,6 @@ class Decoder {
   std::vector<int> given_;
   std::vector<absl::string_view> forms_;
   int64_t total_ids_ = 0;
-  std::optional<absl::string_view> ads_from_;  // The input that told the number of ads.
-  int64_t loose_rows_ = 1;                     // The most rows of inputs without a level.
 };
 
 }  // namespace

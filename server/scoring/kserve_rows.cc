@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/errors.h"
+#include "engine/runtime/request_rows.h"
 #include "server/scoring/kserve_tensors.h"
 
 namespace ulfd::server {
@@ -58,11 +59,11 @@ Known FindKnown(const Model& model, const std::string& name) {
 // Of a known input with so many rows.
 Level LevelOf(const Known& known, int64_t rows, const ModelInfo& info) {
   if (known.feature != nullptr) return known.feature->level;
-  if (known.matrix == nullptr) return LevelOfDense(*known.info, rows);
+  if (known.matrix == nullptr) return engine::LevelOfDense(*known.info, rows);
   Level level = Level::kUser;  // Of parts of both the rows are the ads'.
   for (const MatrixInfo::Part& part : known.matrix->parts) {
     const Level own = part.feature >= 0 ? info.features[part.feature].level
-                                        : LevelOfDense(info.inputs[part.input], rows);
+                                        : engine::LevelOfDense(info.inputs[part.input], rows);
     if (own != Level::kUser) level = own;
   }
   return level;

@@ -11,6 +11,7 @@
 #include "absl/types/span.h"
 #include "base/errors.h"
 #include "base/status_macros.h"
+#include "engine/runtime/request_rows.h"
 
 namespace ulfd::server {
 namespace {
@@ -104,7 +105,7 @@ class Decoder {
   }
 
   absl::Status AgreeOnAds(absl::string_view name, int64_t rows) {
-    return server::AgreeOnAds("feature", name, rows, ads_from_, decoded_.ads);
+    return engine::AgreeOnAds("feature", name, rows, ads_from_, decoded_.ads);
   }
 
   absl::Status Claim(absl::string_view name, int input) {
@@ -131,8 +132,8 @@ class Decoder {
     }
     const bool counted = sparse.counts_size() != 0;
     if (counted) {
-      RETURN_IF_ERROR(
-          CheckCounts(sparse.counts(), ids, absl::StrCat("feature \"", name, "\": counts")));
+      RETURN_IF_ERROR(engine::CheckCounts(sparse.counts(), ids,
+                                          absl::StrCat("feature \"", name, "\": counts")));
     }
     const int64_t rows = counted ? sparse.counts_size() : of_ads ? ids : 1;
     if (of_ads) {
@@ -219,7 +220,7 @@ class Decoder {
                  "\"");
     }
     RETURN_IF_ERROR(Claim(name, index));
-    RETURN_IF_ERROR(CheckLevel(name, LevelOfDense(input, of_ads ? 0 : 1), of_ads));
+    RETURN_IF_ERROR(CheckLevel(name, engine::LevelOfDense(input, of_ads ? 0 : 1), of_ads));
     const v1::DenseTensor& dense = feature.dense();
     ASSIGN_OR_RETURN(Tensor tensor, DenseValues(name, dense, input.dtype));
     const int64_t n = tensor.dims[0];
@@ -236,7 +237,7 @@ class Decoder {
         return Bad(name, n, " values, want ", want, " for shape ", engine::ToString(dense.shape()));
       }
       tensor.dims.assign(dense.shape().begin(), dense.shape().end());
-      input.FitColumn(tensor.dims);
+      input.FitRows(tensor.dims);
     }
     if (of_ads) {
       RETURN_IF_ERROR(AgreeOnAds(name, tensor.dims[0]));

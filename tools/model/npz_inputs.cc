@@ -8,6 +8,7 @@
 #include "absl/strings/str_join.h"
 #include "base/errors.h"
 #include "base/status_macros.h"
+#include "engine/runtime/request_rows.h"
 #include "engine/tensor/numbers.h"
 #include "engine/weights/npy.h"
 
@@ -20,6 +21,33 @@ using engine::NpyArray;
 
 engine::NumberArray NumbersOf(const NpyArray& array) {
   return {array.type, {array.dims.begin(), array.dims.end()}, array.bytes.data()};
+}
+
+engine::Tensor ViewOf(const engine::InputInfo& input, NpyArray& array) {
+  engine::Tensor tensor{.dtype = input.dtype, .data = array.bytes.data()};
+  tensor.dims.assign(array.dims.begin(), array.dims.end());
+  if (input.feature < 0) input.FitRows(tensor.dims);
+  return tensor;
+}
+
+// Leaves one row of the user's.
+absl::Status SettleRows(const engine::ModelInfo& info, engine::NpzArrays& arrays) {
+  std::vector<engine::Tensor> tensors(info.inputs.size());
+  std::vector<engine::Tensor*> given(info.inputs.size(), nullptr);
+  for (size_t i = 0; i < given.size(); ++i) {
+    const auto array = arrays.find(info.inputs[i].name);
+    if (array == arrays.end()) continue;
+    tensors[i] = ViewOf(info.inputs[i], array->second);
+    given[i] = &tensors[i];
+  }
+  RETURN_IF_ERROR(engine::SettleRows(info, given).status());
+  for (size_t i = 0; i < given.size(); ++i) {
+    if (given[i] == nullptr) continue;
+    NpyArray& array = arrays[info.inputs[i].name];
+    array.dims.assign(tensors[i].dims.begin(), tensors[i].dims.end());
+    array.bytes.resize(tensors[i].bytes());
+  }
+  return absl::OkStatus();
 }
 
 std::vector<MatrixPart> PartsOf(const engine::MatrixInfo& matrix, const engine::ModelInfo& info) {
@@ -80,7 +108,9 @@ absl::Status SplitMatrix(const std::string& matrix, int64_t columns,
   if (given.empty()) return absl::OkStatus();
   const NpyArray& array = given.mapped();
   const std::string what = absl::StrCat("input \"", matrix, "\"");
-  const std::vector<int64_t>& dims = array.dims;
+  engine::NumberArray numbers = NumbersOf(array);
+  if (columns > 0) engine::FitMatrix(columns, numbers.dims);
+  const engine::TensorDims& dims = numbers.dims;
   if (columns == 0 && dims.size() != 1 && dims.size() != 2) {
     return InvalidArgument(what, ": ", dims.size(), " dimensions, want [rows, ids] or [rows]");
   }
@@ -97,14 +127,13 @@ absl::Status SplitMatrix(const std::string& matrix, int64_t columns,
     }
     if (part.sparse) {
       ASSIGN_OR_RETURN(const engine::IdRows ids,
-                       engine::IdRowsOf(NumbersOf(array), part.columns, part.padding, what));
+                       engine::IdRowsOf(numbers, part.columns, part.padding, what));
       arrays[part.name + ".ids"] =
           NpyArray::FromInt64({static_cast<int64_t>(ids.ids.size())}, ids.ids.data());
       arrays[part.name + ".segments"] = NpyArray::FromInt32({rows}, ids.counts.data());
     } else {
-      ASSIGN_OR_RETURN(
-          const std::vector<float> values,
-          engine::NumbersAs<float>(NumbersOf(array), part.columns, Fractions::kCut, what));
+      ASSIGN_OR_RETURN(const std::vector<float> values,
+                       engine::NumbersAs<float>(numbers, part.columns, Fractions::kCut, what));
       std::vector<int64_t> shape = {rows};
       shape.insert(shape.end(), part.row_shape.begin(), part.row_shape.end());
       arrays[part.name] = NpyArray::FromFloat32(std::move(shape), values.data());
@@ -134,6 +163,7 @@ absl::StatusOr<engine::NpzArrays> ConvertInputs(engine::NpzArrays arrays,
     ASSIGN_OR_RETURN(array->second,
                      ConvertInput(input.name, std::move(array->second), input.dtype));
   }
+  RETURN_IF_ERROR(SettleRows(info, arrays));
   return arrays;
 }
 
@@ -143,12 +173,7 @@ std::vector<engine::NamedTensor> InputViews(const engine::ModelInfo& info,
   for (const engine::InputInfo& input : info.inputs) {
     const auto array = arrays.find(input.name);
     if (array == arrays.end()) continue;
-    engine::Tensor tensor;
-    tensor.dtype = input.dtype;
-    tensor.dims.assign(array->second.dims.begin(), array->second.dims.end());
-    if (input.feature < 0) input.FitColumn(tensor.dims);
-    tensor.data = array->second.bytes.data();
-    views.push_back({.name = input.name, .tensor = tensor});
+    views.push_back({.name = input.name, .tensor = ViewOf(input, array->second)});
   }
   return views;
 }

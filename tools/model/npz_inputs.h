@@ -41,7 +41,8 @@ struct MatrixPart {
 absl::Status SplitMatrix(const std::string& matrix, int64_t columns,
                          const std::vector<MatrixPart>& parts, engine::NpzArrays& arrays);
 
-// The arrays in the types that the model wants.
+// The arrays in the types that the model wants, and the user's rows once, whatever the ads.
+// INVALID_ARGUMENT names the input whose rows are not as many as others have, or want.
 absl::StatusOr<engine::NpzArrays> ConvertInputs(engine::NpzArrays arrays,
                                                 const engine::ModelInfo& info);
 // The arrays of the file in the types that the model wants, by name.

@@ -365,6 +365,14 @@ TEST_F(KserveCodecTest, EqualRowsOfTheUserAreTakenOnce) {
   EXPECT_EQ(Error(request), "input \"mask\": shape [3], want [users, 2]");
 }
 
+TEST_F(KserveCodecTest, TheUsersRowMayComeWithoutItsAxis) {
+  ModelInferRequest request = Raw();
+  const ModelInferResponse once = Infer(request);
+  request.mutable_inputs(3)->clear_shape();
+  request.mutable_inputs(3)->add_shape(2);
+  EXPECT_EQ(Infer(request).raw_output_contents(0), once.raw_output_contents(0));
+}
+
 TEST_F(KserveCodecTest, RowsOfAUserWithoutIdsAreTakenOnce) {
   // Contents without values have no address.
   ModelInferRequest request = Typed();

@@ -214,6 +214,7 @@ TEST_F(RequestDecoderTest, RowCounts) {
   EXPECT_EQ(Error(request), "feature \"uid\": 2 rows, want 1: it is a user feature");
   request = Good();
   request.mutable_user_features(1)->mutable_dense()->add_shape(2);
+  request.mutable_user_features(1)->mutable_dense()->add_shape(1);
   EXPECT_EQ(Error(request), "feature \"mask\": 2 rows, want 1: it is a user feature");
 }
 

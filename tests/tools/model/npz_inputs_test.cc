@@ -137,5 +137,90 @@ TEST(SplitMatrixTest, HasIdsAndNumbers) {
             "input \"all\": shape [8], want 4 values in each row");
 }
 
+// Of the user: "age" [users, 3] and the sparse "hist"; of the ads: "price" and the sparse "item".
+engine::ModelInfo UserAndAds() {
+  using engine::Dim;
+  using engine::Level;
+  engine::ModelInfo info;
+  const auto dense = [&](const char* name, Level level, Dim rows, int64_t width) {
+    engine::InputInfo& input = info.inputs.emplace_back();
+    input.name = name;
+    input.level = level;
+    input.shape = engine::Shape({rows, Dim::Of(width)});
+    input.stated = input.shape_stated = input.used = true;
+  };
+  const auto sparse = [&](const std::string& name, Level level) {
+    engine::FeatureInfo& feature = info.features.emplace_back();
+    feature.name = name;
+    feature.level = level;
+    feature.ids = static_cast<int>(info.inputs.size());
+    feature.values = feature.ids + 1;
+    feature.segments = feature.ids + 2;
+    const std::pair<const char*, DType> parts[] = {
+        {".ids", DType::kInt64}, {".values", DType::kFloat32}, {".segments", DType::kInt32}};
+    for (const auto& [suffix, dtype] : parts) {
+      engine::InputInfo& input = info.inputs.emplace_back();
+      input.name = name + suffix;
+      input.dtype = dtype;
+      input.level = level;
+      input.feature = static_cast<int>(info.features.size()) - 1;
+    }
+  };
+  dense("age", Level::kUser, Dim::Users(), 3);
+  dense("price", Level::kAd, Dim::Ads(), 1);
+  sparse("hist", Level::kUser);
+  sparse("item", Level::kAd);
+  return info;
+}
+
+NpyArray Floats(std::vector<int64_t> dims, const std::vector<float>& values) {
+  return NpyArray::FromFloat32(std::move(dims), values.data());
+}
+
+std::string RowsErrorOf(engine::NpzArrays arrays) {
+  const auto converted = ConvertInputs(std::move(arrays), UserAndAds());
+  return std::string(converted.status().message());
+}
+
+TEST(ConvertInputsTest, TakesTheUsersRowOnceHoweverItComes) {
+  const engine::NpzArrays sent[] = {
+      {{"age", Floats({1, 3}, {1, 2, 3})}, {"hist.ids", Ints({7, 8})}, {"item.ids", Ints({1, 2})}},
+      {{"age", Floats({3}, {1, 2, 3})}, {"hist.ids", Ints({7, 8})}, {"item.ids", Ints({1, 2})}},
+      {{"age", Floats({2, 3}, {1, 2, 3, 1, 2, 3})},
+       {"hist.ids", Ints({7, 8, 7, 8})},
+       {"hist.segments", Ints({2, 2})},
+       {"hist.values", Floats({4}, {1, 5, 1, 5})},
+       {"item.ids", Ints({1, 2})}}};
+  for (const engine::NpzArrays& arrays : sent) {
+    const auto converted = ConvertInputs(arrays, UserAndAds());
+    ASSERT_TRUE(converted.ok()) << converted.status();
+    EXPECT_THAT(converted->at("age").dims, ElementsAre(1, 3));
+    EXPECT_THAT(converted->at("age").ToFloat32(), ElementsAre(1, 2, 3));
+    EXPECT_THAT(converted->at("hist.ids").ToInt64(), ElementsAre(7, 8));
+    EXPECT_THAT(converted->at("item.ids").ToInt64(), ElementsAre(1, 2));
+  }
+}
+
+TEST(ConvertInputsTest, NamesTheInputWhoseRowsAreNotAsManyAsTheOthers) {
+  EXPECT_EQ(RowsErrorOf({{"price", Floats({3}, {1, 2, 3})}, {"item.ids", Ints({1, 2})}}),
+            "input \"price\": 3 rows, but input \"item.ids\" has 2: every ad input has one row "
+            "per ad");
+  EXPECT_EQ(RowsErrorOf({{"hist.ids", Ints({7, 8, 9})},
+                         {"hist.segments", Ints({1, 1, 1})},
+                         {"item.ids", Ints({1, 2})}}),
+            "input \"hist.segments\": 3 rows, want 1: it belongs to the user");
+  EXPECT_EQ(RowsErrorOf({{"hist.ids", Ints({7, 8})},
+                         {"hist.segments", Ints({1, 1})},
+                         {"item.ids", Ints({1, 2})}}),
+            "input \"hist.ids\": 2 rows, of which row 1 is not like the first, want 1: it belongs "
+            "to the user");
+  EXPECT_EQ(RowsErrorOf({{"hist.ids", Ints({7, 8})}, {"hist.values", Floats({1}, {1})}}),
+            "input \"hist.values\": 1 values, want 2, the length of \"hist.ids\"");
+  EXPECT_EQ(RowsErrorOf({{"hist.ids", Ints({7, 8})}, {"hist.segments", Ints({1})}}),
+            "input \"hist.segments\": counts sum to 1, want 2, the number of ids");
+  EXPECT_EQ(RowsErrorOf({{"age", Floats({0, 3}, {})}, {"price", Floats({0, 1}, {})}}),
+            "input \"age\": 0 rows, want 1: it belongs to the user");
+}
+
 }  // namespace
 }  // namespace ulfd::tools
