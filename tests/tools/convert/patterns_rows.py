@@ -74,6 +74,22 @@ def parts_of_nothing(g):
         g.output(g.node("Concat", parts, joined, axis=1))
 
 
+def ids_of_nothing(g):
+    """No ids beside some, which are looked up together."""
+    ids = g.input("ids", g.random.randint(0, 7, (ADS, 3)))
+    none = raw(g, "Slice", [ids, g.ints(2), g.ints(2), g.ints(1)], ids.array[:, 2:2])
+    both = g.node("Concat", [none, ids], ids.array, axis=1)
+    g.output(g.look_up(g.constant(g.random.randn(7, 2).astype(np.float32)), both))
+
+
+def norm_of_nothing(g):
+    """LayerNormalization of no columns, by a weight that is computed."""
+    g.opset = 17
+    x = g.input("x", g.random.randn(ADS, 4).astype(np.float32))
+    none = raw(g, "Slice", [x, g.ints(2), g.ints(2), g.ints(1)], x.array[:, 2:2])
+    g.output(raw(g, "LayerNormalization", [none, x], x.array[:, 2:2]))
+
+
 def slices_assigned(g):
     """x[:, 1:3] = y, x[:, :, 2] = 0.5 and x[:, 0:4:2, 1:3] = z, as PyTorch exports them."""
     x = g.input("x", g.random.randn(ADS, 4, 3).astype(np.float32))
@@ -844,7 +860,7 @@ PATTERNS = [step_that_an_id_tells, example_without_dynamic_axes, exported_long_a
             few_and_many_of_the_best, gates_of_the_best, entries_added_up,
             entries_of_constant_places, rows_sorted_and_back, step_of_each_row_behind_it,
             order_sorted, last_step_of_a_length, last_step_of_a_mask, best_logarithms,
-            steps_assigned, column_replaced, parts_of_nothing, slices_assigned, columns_assigned_a_constant,
+            steps_assigned, column_replaced, parts_of_nothing, ids_of_nothing, slices_assigned, columns_assigned_a_constant,
             step_of_each_row, masked_select, merged_heads, sums_across_rows,
             extremes_across_rows, rows_beside_rows,
             product_with_merged_steps, places_from_the_end, one_entry_for_all_rows,
@@ -859,4 +875,5 @@ REFUSED = [(place_beyond, "index 3 of 3 entries"),
            (statistics_while_trained, "call eval()"),
            (mean_by_the_rows_of_the_example, "divides a sum over the request's rows by"),
            (rows_of_the_example, "joins the rows"),
-           (steps_of_the_example, "the rows of the export's example")]
+           (steps_of_the_example, "the rows of the export's example"),
+           (norm_of_nothing, "do not broadcast")]

@@ -129,6 +129,7 @@ Constant EmptyConstant(Dims dims) {
   return {.is_float = true,
           .dims = std::move(dims),
           .uniform = true,
+          .ints = {Dim::Of(0)},
           .floats = std::make_shared<const std::vector<float>>(1, 0.0f)};
 }
 

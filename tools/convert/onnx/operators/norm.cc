@@ -284,7 +284,7 @@ absl::StatusOr<std::optional<RowNorm>> RowNormOf(const OnnxNode& node, const Onn
   for (int i = 1; i < 3 && node.Has(i); ++i) {
     const Constant* const parameter = node.constant(i);
     const int64_t count = parameter == nullptr ? 0 : parameter->elements();
-    if (count != norm.n && count != 1) {
+    if (parameter == nullptr || (count != norm.n && count != 1)) {
       norm.weighted = false;
       norm.weights.clear();
       break;

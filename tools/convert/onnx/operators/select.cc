@@ -246,10 +246,21 @@ absl::Status GatherOne(OnnxNode& node, int64_t axis, const Constant& indices) {
   return absl::OkStatus();
 }
 
+absl::Status GatherNothing(OnnxNode& node, const Constant& indices) {
+  ASSIGN_OR_RETURN(const OnnxValue x, node.value(0));
+  ASSIGN_OR_RETURN(const int axis, WantAxis(IntAttribute(node.node, "axis", 0), x.rank()));
+  Dims dims = x.dims;
+  dims.erase(dims.begin() + axis);
+  dims.insert(dims.begin() + axis, indices.dims.begin(), indices.dims.end());
+  node.graph.Define(node.output(), EmptyConstant(std::move(dims)));
+  return absl::OkStatus();
+}
+
 // Gather along an axis with known indices; one index drops the axis.
 absl::Status Gather(OnnxNode& node) {
   const Constant* indices = node.constant(1);
   if (indices == nullptr) return LookUpComputed(node);
+  if (IsEmpty(*indices)) return GatherNothing(node, *indices);
   if (indices->uniform && !IsNumbers(indices->dims)) {
     return GatherOne(node, IntAttribute(node.node, "axis", 0), *indices);
   }
@@ -258,9 +269,6 @@ absl::Status Gather(OnnxNode& node) {
   if (x.dims[axis].IsUsers()) return PickUser(node, x, axis, *indices);
   ASSIGN_OR_RETURN(const std::vector<int64_t> picks, indices->ToInts());
   RETURN_IF_ERROR(WantNumber(x, axis));
-  if (picks.empty()) {
-    return Unimplemented("indices of shape ", DimsText(indices->dims));
-  }
   ASSIGN_OR_RETURN(OnnxValue part, PickAlong(node, x, axis, picks, node.Top()));
   if (indices->dims.size() > 1) {
     Dims to = part.dims;

@@ -201,9 +201,11 @@ void Walk(const Sizes& dims, const Sizes (&strides)[N], Fn fn) {
   }
 }
 
-// Calls fn(offset of the first entry, distance of entries) for every line along the axis.
+// Calls fn(offset of the first entry, distance of entries) for every line along the axis that has
+// entries.
 template <typename Fn>
 void Lines(const Sizes& dims, size_t axis, Fn fn) {
+  if (dims[axis] == 0) return;
   Sizes outer = dims;
   const Sizes strides[] = {StridesOf(dims)};
   outer[axis] = 1;

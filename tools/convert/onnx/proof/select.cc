@@ -182,6 +182,7 @@ Results EyeLike(const Call& c) {
 Results Trilu(const Call& c) {
   const Array& x = *c.in[0];
   if (x.rank() < 2) return Misfit(c, "want a matrix");
+  if (c.Has(1) && c.in[1]->elements() != 1) return Misfit(c, "want one diagonal");
   const int64_t columns = x.dims.back(), rows = x.dims[x.dims.size() - 2];
   const auto k = c.Has(1) ? static_cast<int64_t>(c.in[1]->at(0)) : 0;
   const bool upper = IntAttribute(c.node, "upper", 1) != 0;
