@@ -1,9 +1,11 @@
 """Caffe and ONNX models through `ulf convert` into the daemon: PyTorch's scores over the wire.
 SPDX-License-Identifier: Apache-2.0
 """
+import importlib.util
 import json
 import os
 import subprocess
+import sys
 import unittest
 
 import grpc
@@ -13,6 +15,7 @@ from harness import env
 from harness.clients import (infer_outputs, infer_request, native_pb, outputs_of, predict_request)
 from harness.fixtures import DaemonTest
 
+sys.path.append(os.path.join(env.ROOT, "tests", "tools", "convert"))
 TOLERANCE = 1e-5
 DATA = os.path.join(env.ROOT, "tests", "data", "convert")
 
@@ -54,12 +57,29 @@ def arrays_of(case):
         return dict(inputs), dict(expected)
 
 
+def graphs_of_one_user():
+    """By name; none without python3-onnx."""
+    if importlib.util.find_spec("onnx") is None:
+        return {}
+    from patterns_user import ads_behind_batches, user_without_rows
+    from random_graph import Graph
+    graphs = {}
+    for pattern in (ads_behind_batches, user_without_rows):
+        graphs[pattern.__name__] = Graph(1)
+        pattern(graphs[pattern.__name__])
+    return graphs
+
+
 class ConvertedTest(DaemonTest):
     """Each case as it was committed, its ads alone, and its ads over and over to fill tiles."""
 
     @classmethod
     def fill(cls, repository):
         cls.reports = {case: convert(case, os.path.join(repository, case, "1")) for case in CASES}
+        for name, graph in graphs_of_one_user().items():
+            source = os.path.join(env.scratch(name), "model.onnx")
+            graph.save(source)
+            run_ulf("convert", "onnx", source, os.path.join(repository, name, "1"))
 
     def request(self, case, inputs):
         """(arrays as the engine reads them, names of the user's, number of ads)."""
@@ -147,6 +167,21 @@ class ConvertedTest(DaemonTest):
                     f"--outputs={out}", *flags)
             with np.load(out) as found:
                 self.check(dict(found), expected, flags)
+
+    @unittest.skipUnless(importlib.util.find_spec("onnx"), "python3-onnx is not installed")
+    def test_models_of_one_user_take_what_they_have(self):
+        for name, graph in graphs_of_one_user().items():
+            expected = {out: value.array[0] if graph.batch else value.array
+                        for out, value in graph.outputs}
+            arrays = {key: graph.as_exported(key) for key in graph.arrays}
+            reply = self.client.infer(infer_request(name, arrays))
+            self.check(infer_outputs(reply), expected, name)
+            given, out = (os.path.join(env.scratch(name), file) for file in ("in.npz", "out.npz"))
+            np.savez(given, **arrays)
+            run_ulf("predict", self.daemon.target, f"--model={name}", f"--inputs={given}",
+                    f"--outputs={out}", "--kserve")
+            with np.load(out) as found:
+                self.check(dict(found), expected, name)
 
     def test_rows_with_more_ids_than_the_source_has_are_refused(self):
         arrays, user, _ = self.request("onnx_din", arrays_of("onnx_din")[0])

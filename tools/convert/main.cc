@@ -36,8 +36,9 @@ of what became of every node, and _SUCCESS last.  Nodes that cannot be converted
 listed, and then nothing is written.
 
 ONNX: an input whose leading dimension is 1 or named user or users belongs to the user; named
-ads, ad, batch, batch_size or N it has a row per ad.  What was converted is compared with the
-model on made-up inputs, and not written if it differs.  Caffe: inputs have a row per ad.)";
+ads, ad, batch, batch_size or N it has a row per ad; numbers and lists of a fixed length, which
+have no rows, are the user's.  What was converted is compared with the model on made-up inputs,
+and not written if it differs.  Caffe: inputs have a row per ad.)";
 
 // "a=1,b=2".
 absl::Status ParseDims(const std::vector<std::string>& pairs,

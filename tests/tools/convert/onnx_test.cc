@@ -1003,15 +1003,19 @@ TEST_F(OnnxTest, LevelsComeFromNamesAndFlags) {
   EXPECT_THAT(taken->outputs, ElementsAre("y [ads, 4]"));
   EXPECT_THAT(taken->notes, Contains("the leading dimension \"rows\" of input \"x\" is taken for "
                                      "the ads: --user_inputs says otherwise"));
-  EXPECT_EQ(Error(Model(X({"64", "4"}) + Out({"32", "4"}) + relu)),
-            "m.onnx: input \"x\": leading dimension 64, want one with a name (PyTorch: "
-            "dynamic_axes) or 1 for the user; --ad_inputs takes it for the ads'");
+  EXPECT_EQ(
+      Error(Model(X({"64", "4"}) + Out({"32", "4"}) + relu)),
+      "m.onnx: input \"x\": leading dimension 64, want one with a name (PyTorch: "
+      "dynamic_axes) or 1 for the user; --ad_inputs takes it for the ads', --user_inputs for a "
+      "list of the user's");
   EXPECT_EQ(Error(Model(X({"ads", "4"}) + Out({"ads", "4"}) + relu), {.user_inputs = {"z"}}),
             "m.onnx: --user_inputs names \"z\", which is no input of the model; its inputs: x");
   EXPECT_EQ(Error(Model(X({"ads", "t"}) + Out({"ads", "t"}) + relu)),
             "m.onnx: input \"x\": shape [ads, ?]: --dims=t=SIZE can state dimension 1");
   EXPECT_EQ(Error(Model(X({"ads", "t"}) + Out({"ads", "t"}) + relu), {.dims = {{"q", 3}}}),
             "m.onnx: --dims names \"q\", which is no dimension of an input");
+  EXPECT_EQ(Error(Model(X({"batch", "t"}) + Out({"batch", "t"}) + relu), {.ad_inputs = {"x"}}),
+            "m.onnx: input \"x\": shape [ads, ?]: --dims=t=SIZE can state dimension 1");
   const std::string path =
       dir_.Write("m.onnx", Model(X({"rows", "t"}) + Out({"rows", "t"}) + relu).SerializeAsString());
   const auto report =

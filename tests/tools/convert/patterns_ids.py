@@ -542,7 +542,20 @@ def remainders_by_division(g):
     g.output(g.node("Cast", [sums], sums.array.astype(np.float32), to=TensorProto.FLOAT))
 
 
-PATTERNS = [booleans_as_bytes, one_matrix, one_integer_matrix, column_as_id_and_number, sequence_in_a_matrix,
+def ids_turned(g):
+    """table[ids.t()].max(0), and of ids in front of the rows that are shifted."""
+    ids = g.input("ids", g.random.randint(0, 7, (ADS, 3)))
+    turned = g.node("Transpose", [ids], ids.array.T, perm=[1, 0])
+    table = g.constant(g.random.randn(12, 2).astype(np.float32))
+    for of in (turned, g.binary("Add", turned, g.ints(5))):
+        rows = g.look_up(table, of)
+        g.output(g.node("ReduceMax", [rows], rows.array.max(0), axes=[0], keepdims=0))
+    front = g.unsqueeze(ids, 0)
+    rows = g.look_up(table, front)
+    g.output(g.node("Squeeze", [rows, g.ints(0)], rows.array[0]))
+
+
+PATTERNS = [ids_turned, booleans_as_bytes, one_matrix, one_integer_matrix, column_as_id_and_number, sequence_in_a_matrix,
             whole_matrix_cast_first, every_other_column, split_matrix, user_matrix, cast_truncates,
             integer_arithmetic, integers_compared, integers_limited, hashed_ids, pairs_hashed, classes_compared,
             half_precision, integers_clipped, numbers_as_they_were_written, logarithm_as_an_id,

@@ -300,7 +300,61 @@ def heads_by_the_users_size(g):
     total(g, g.node("Reshape", [weights, g.ints(-1, 6)], weights.array.reshape(-1, 6)))
 
 
-PATTERNS = [query_of_weights, heads_by_the_users_size, user_without_axis, user_tiled, row_by_zeros, sums_over_the_user,
+def user_without_rows(g):
+    """A list of ids, one of numbers, and a number, as a service that has one user exports them."""
+    hist = g.rowless("hist", g.random.randint(0, 7, STEPS))
+    age = g.rowless("age", g.random.randn(WIDTH).astype(np.float32))
+    hour = g.rowless("hour", np.float32(g.random.rand()))
+    y = ads(g)
+    table = g.constant(g.random.randn(9, WIDTH).astype(np.float32))
+    taken = g.cast(g.node("Not", [g.node("Equal", [hist, g.constant(np.array(0))],
+                                         hist.array == 0)], hist.array != 0), "float")
+    steps = g.look_up(table, hist)
+    masked = g.node("Mul", [steps, g.unsqueeze(taken, 1)], steps.array * taken.array[:, None])
+    both = g.node("Concat", [g.node("ReduceSum", [masked, g.ints(0)], masked.array.sum(0), keepdims=0),
+                             age], np.concatenate([masked.array.sum(0), age.array]), axis=0)
+    weight = g.constant(g.random.randn(2 * WIDTH, WIDTH).astype(np.float32))
+    user = g.node("MatMul", [both, weight], both.array @ weight.array)
+    shifted = g.node("Mul", [user, hour], user.array * hour.array)
+    total(g, g.node("Mul", [y, shifted], y.array * shifted.array, rows="ads"))
+
+
+def user_without_rows_beside_the_example(g):
+    """The same, where the ads' rows are the example's, and only the ads are told."""
+    g.rows, g.ad_inputs = ADS, ["ads"]
+    user_without_rows(g)
+
+
+def ads_behind_the_batch(g):
+    """Scores [1, ads] of a user's history [1, steps] and ads [1, ads, ...], which attend to it."""
+    g.batch = g.batch or 1
+    seen = g.input("seen", g.random.randint(0, 7, (1, STEPS)), "user")
+    item = g.input("item", g.random.randint(0, 9, ADS))
+    price = g.input("price", g.random.randn(ADS, 2).astype(np.float32))
+    keys = g.look_up(g.constant(g.random.randn(7, WIDTH).astype(np.float32)), seen)
+    query = g.look_up(g.constant(g.random.randn(9, WIDTH).astype(np.float32)), item)
+    turned = g.node("Transpose", [keys], keys.array.transpose(0, 2, 1), perm=[0, 2, 1])
+    scores = query.array @ turned.array
+    power = np.exp(scores - scores.max(-1, keepdims=True))
+    weights = g.node("Softmax", [g.node("MatMul", [query, turned], scores)],
+                     power / power.sum(-1, keepdims=True), axis=-1)
+    read = g.node("MatMul", [weights, keys], weights.array @ keys.array)
+    both = g.node("Concat", [read, query, price],
+                  np.concatenate([read.array, query.array, price.array], 2), axis=-1)
+    weight = g.constant(g.random.randn(2 * WIDTH + 2, 1).astype(np.float32))
+    g.output(g.squeeze(g.node("MatMul", [both, weight], both.array @ weight.array), 2))
+
+
+def ads_behind_batches(g):
+    """The same with batches of any number, of which a request is one; the ads meet each other."""
+    g.batch = "batch"
+    ads_behind_the_batch(g)
+    x = g.input("x", g.random.randn(ADS, WIDTH).astype(np.float32))
+    mean = g.node("ReduceMean", [x], x.array.mean(1, keepdims=True), axes=[1])
+    g.output(g.node("Sub", [x, mean], x.array - mean.array))
+
+
+PATTERNS = [ads_behind_the_batch, ads_behind_batches, user_without_rows, user_without_rows_beside_the_example, query_of_weights, heads_by_the_users_size, user_without_axis, user_tiled, row_by_zeros, sums_over_the_user,
             products_of_other_ranks, heads_of_ads, ads_beside_one, whether_the_user_had_it,
             last_step_of_the_user, best_steps_of_the_user, best_of_one_user, layers_of_the_user,
             heads_of_the_user, steps_by_numbers_of_others,

@@ -42,8 +42,10 @@ class Graph:
         self.opset = opset
         self.nodes, self.inputs, self.initializers, self.values, self.outputs = [], [], [], [], []
         self.arrays, self.user_inputs, self.ad_inputs = {}, [], []
+        self.rowless_inputs = []
         self.rows = "ads"  # Or ADS: an export without dynamic axes.
         self.output_rows = None  # What outputs say instead.
+        self.batch = None  # The name or number of an axis of one in front of all rows.
         self.domains = {}  # Beside ONNX's own: their versions.
         self.count = 0
 
@@ -52,10 +54,29 @@ class Graph:
         return f"{base}{self.count}"
 
     def input(self, name, array, rows="ads"):
-        dims = [self.rows if rows == "ads" else 1, *array.shape[1:]]
+        dims = [self.rows if rows == "ads" else self.batch or 1, *array.shape[1:]]
+        value = Value(name, array, rows)
+        if self.batch and rows == "ads":
+            dims, value.array = [self.batch, *dims], array[None]
         self.inputs.append(helper.make_tensor_value_info(name, TYPES[array.dtype], dims))
         self.arrays[name] = array
-        return self.keep(Value(name, array, rows))
+        return self.keep(value)
+
+    def rowless(self, name, array):
+        """The user's, without an axis of rows."""
+        array = np.asarray(array)
+        self.inputs.append(helper.make_tensor_value_info(name, TYPES[array.dtype], array.shape))
+        self.arrays[name] = array[None]
+        self.rowless_inputs.append(name)
+        return self.keep(Value(name, array, "user"))
+
+    def as_exported(self, name):
+        """The input's array in the shape that the model has."""
+        array = self.arrays[name]
+        if name in self.rowless_inputs:
+            return array[0]
+        of_ads = self.batch and any(v.name == name and v.rows == "ads" for v in self.values)
+        return array[None] if of_ads else array
 
     def shared(self, name, row):
         """An input exported by row, of which the conversion is told that it is the user's."""
@@ -106,8 +127,9 @@ class Graph:
         self.outputs.append((name, value))
 
     def save(self, path):
+        rows = [self.batch, self.rows] if self.batch else [self.output_rows or self.rows]
         infos = [helper.make_tensor_value_info(
-            name, TensorProto.FLOAT, [self.output_rows or self.rows, *value.array.shape[1:]])
+            name, TensorProto.FLOAT, [*rows, *value.array.shape[len(rows):]])
             for name, value in self.outputs]
         graph = helper.make_graph(self.nodes, "g", self.inputs, infos, self.initializers)
         sets = {**self.domains, "": self.opset}

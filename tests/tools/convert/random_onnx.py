@@ -70,6 +70,7 @@ class Runner:
         with np.load(os.path.join(self.work, "out.npz")) as found:
             for name, value in g.outputs:
                 wanted, got = value.array.astype(np.float64), found[name].astype(np.float64)
+                wanted = wanted[0] if g.batch else wanted
                 if got.shape not in (wanted.shape, (1, *wanted.shape[1:])):
                     return "wrong", f"{name}: shape {got.shape}, want {wanted.shape}"
                 error = np.abs(got - wanted) / np.maximum(1, np.abs(wanted))

@@ -44,16 +44,19 @@ bool Lists(const std::vector<std::string>& names, absl::string_view name) {
 class OnnxConverter {
  public:
   OnnxConverter(const OnnxModel& model, const ConvertOptions& options, std::string source)
-      : proto_(model.proto.graph()),
+      : model_(model),
+        proto_(model.proto.graph()),
         options_(options),
         source_(std::move(source)),
-        inferred_(model.inferred),
-        keeps_rows_(model.keeps_rows),
         builder_(proto_.name()),
         graph_(builder_, model.opset),
         features_(proto_, inputs_, graph_) {
     report_.source = absl::StrCat("ONNX model ", source_, " (operator set ", model.opset, ")");
     report_.notes = model.notes;
+    for (const std::string& input : model.rowless) {
+      report_.notes.push_back(
+          absl::StrCat("input \"", input, "\" has no rows: it is taken for the user's"));
+    }
   }
 
   absl::StatusOr<ConvertedModel> Convert() {
@@ -126,10 +129,10 @@ class OnnxConverter {
   void StateLimits();
   void StateMatrices();
 
+  const OnnxModel& model_;
   const onnx::GraphProto& proto_;
   const ConvertOptions& options_;
   const std::string source_;
-  const bool inferred_, keeps_rows_;
   GraphBuilder builder_;
   OnnxGraph graph_;
   std::map<std::string, OnnxInput> inputs_;
@@ -163,7 +166,8 @@ absl::StatusOr<Level> OnnxConverter::LevelOf(const onnx::ValueInfoProto& input) 
   if (rows.has_dim_value() && rows.dim_value() != 1) {
     return InvalidArgument("input \"", input.name(), "\": leading dimension ", rows.dim_value(),
                            ", want one with a name (PyTorch: dynamic_axes) or 1 for the user; "
-                           "--ad_inputs takes it for the ads'");
+                           "--ad_inputs takes it for the ads', --user_inputs for a list of the "
+                           "user's");
   }
   if (user || rows.has_dim_value() || name == "user" || name == "users") return Level::kUser;
   for (const char* known : {"ads", "ad", "batch", "batch_size", "n", "items", "candidates"}) {
@@ -386,7 +390,7 @@ absl::Status OnnxConverter::RunConverter(const onnx::NodeProto& node, const std:
     if (!status.ok()) broken_.insert(work.absorbed->output(0));
   }
   RETURN_IF_ERROR(status);
-  if (work.across_rows && keeps_rows_) {
+  if (work.across_rows && model_.keeps_rows) {
     return Unimplemented("across rows, of which a mask may choose some");
   }
   sums_rows_ |= work.across_rows && absl::StartsWith(node.op_type(), "Reduce");
@@ -406,7 +410,7 @@ absl::Status OnnxConverter::RunConverter(const onnx::NodeProto& node, const std:
 absl::Status OnnxConverter::CheckShapes(const onnx::NodeProto& node) const {
   for (const std::string& output : node.output()) {
     const OnnxValue* value = graph_.FindValue(output);
-    if (value == nullptr || !inferred_) continue;
+    if (value == nullptr || !model_.inferred) continue;
     const auto info = value_infos_.find(output);
     if (info == value_infos_.end()) continue;
     const auto& tensor = info->second->type().tensor_type();
@@ -536,7 +540,10 @@ void OnnxConverter::StateMatrices() {
   std::map<std::string, std::vector<const Binding*>> parts;
   for (const Binding& binding : bindings_) parts[binding.input].push_back(&binding);
   for (const auto& [name, bindings] : parts) {
-    if (bindings.size() == 1 && bindings[0]->name == name) continue;
+    // What a request has no rows in front of is told by its columns.
+    const bool moved = Lists(model_.rowless, name) || Lists(model_.behind_user, name);
+    const bool whole = bindings.size() == 1 && bindings[0]->name == name;
+    if (whole && !(moved && bindings[0]->sparse)) continue;
     const OnnxInput& input = inputs_.at(name);
     const auto is_number = [](const engine::Dim& dim) { return dim.IsConst(); };
     if (!std::all_of(input.dims.begin() + 1, input.dims.end(), is_number)) continue;
@@ -675,11 +682,16 @@ absl::StatusOr<Report> ConvertOnnx(const std::string& model_path, const std::str
                                    const ConvertOptions& options) {
   ASSIGN_OR_RETURN(OnnxModel model, ReadOnnx(model_path, options));
   absl::StatusOr<Report> report = ConvertModel(model, model_path, out, options);
-  if (report.ok() || absl::IsResourceExhausted(report.status()) || !FreeFixedRows(model)) {
-    return report;
+  if (report.ok() || absl::IsResourceExhausted(report.status())) return report;
+  if (FreeFixedRows(model)) {
+    absl::StatusOr<Report> freed = ConvertModel(model, model_path, out, options);
+    if (freed.ok()) return freed;
   }
-  absl::StatusOr<Report> freed = ConvertModel(model, model_path, out, options);
-  return freed.ok() ? std::move(freed) : std::move(report);
+  if (model.rowless.empty()) return report;
+  return absl::Status(
+      report.status().code(),
+      absl::StrCat(report.status().message(), "; without rows, and taken for the ",
+                   "user's: ", absl::StrJoin(model.rowless, ", "), "; --ad_inputs says otherwise"));
 }
 
 }  // namespace ulfd::convert

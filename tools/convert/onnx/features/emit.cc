@@ -22,15 +22,25 @@ using engine::Level;
 
 // Whether the shape is [rows, width].
 bool IsFlat(const Dims& dims, int64_t width) {
-  return dims.size() == 2 && dims[1] == Dim::Of(width);
+  return dims.size() == 2 && RowsAxis(dims) == 0 && dims[1] == Dim::Of(width);
 }
 
-// For a reshape of the tensor's rows, which may be the user's where those of `dims` are the ads'.
-absl::StatusOr<std::vector<int64_t>> RowSizes(const GraphBuilder& builder,
-                                              const std::string& tensor, Dims dims) {
-  const engine::Shape& shape = builder.Find(tensor)->shape;
-  dims[0] = shape[0];
-  return ReshapeSizes(shape, dims);
+// The tensor [rows, width] as a value of these dimensions, in a tensor called `name` where it takes
+// another one.  Its rows may be the user's where those of `dims` are the ads'.
+absl::StatusOr<OnnxValue> Shaped(OnnxGraph& graph, const std::string& tensor, int64_t width,
+                                 const Dims& dims, const std::string& name) {
+  if (IsFlat(dims, width)) return graph.Whole(tensor, dims);
+  const int axis = RowsAxis(dims);
+  Dims rows_first = dims;
+  if (axis >= 0) rows_first.erase(rows_first.begin() + axis);
+  rows_first.insert(rows_first.begin(), axis < 0 ? Dim::Users() : dims[axis]);
+  const engine::Shape shape = graph.builder().Find(tensor)->shape;
+  Dims sizes = rows_first;
+  sizes[0] = shape[0];
+  ASSIGN_OR_RETURN(const std::vector<int64_t> to, ReshapeSizes(shape, sizes));
+  RETURN_IF_ERROR(AddReshape(graph.builder(), name, tensor, to, name));
+  OnnxValue value = graph.Whole(name, rows_first);
+  return axis < 0 ? WithoutAxis(std::move(value), 0) : MoveAxis(std::move(value), 0, axis);
 }
 
 // "column 3", "columns 3 to 7", "columns 1, 5".
@@ -131,12 +141,8 @@ absl::Status OnnxFeatures::EmitNumbers(const Numbers& numbers) {
     RETURN_IF_ERROR(AddExpression(builder, cut, "trunc(@0)", {tensor}, cut));
     tensor = cut;
   }
-  if (!IsFlat(numbers.ids.dims, numbers.ids.count())) {
-    const std::string shaped = graph_.Top(absl::StrCat(numbers.output, "/shape"));
-    ASSIGN_OR_RETURN(const std::vector<int64_t> sizes, RowSizes(builder, tensor, numbers.ids.dims));
-    RETURN_IF_ERROR(AddReshape(builder, shaped, tensor, sizes, shaped));
-    tensor = shaped;
-  }
+  ASSIGN_OR_RETURN(OnnxValue value, Shaped(graph_, tensor, numbers.ids.count(), numbers.ids.dims,
+                                           graph_.Top(absl::StrCat(numbers.output, "/shape"))));
   if (!is_float) {
     IntegerBound bound{.inputs = {input.name}, .factor = 1};
     for (const IdColumn& column : columns) {
@@ -150,7 +156,7 @@ absl::Status OnnxFeatures::EmitNumbers(const Numbers& numbers) {
       graph_.SetBound(numbers.output, std::move(bound));
     }
   }
-  graph_.Define(numbers.output, graph_.Whole(tensor, numbers.ids.dims));
+  graph_.Define(numbers.output, std::move(value));
   builder.TakeAddedTypes();
   return absl::OkStatus();
 }
@@ -303,39 +309,31 @@ absl::Status OnnxFeatures::EmitGroup(const Group& group, int index, Report& repo
 }
 
 absl::Status OnnxFeatures::EmitJoin(const Join& join) {
-  GraphBuilder& builder = graph_.builder();
   std::vector<OnnxValue> parts;
   for (const std::string& part : join.parts) parts.push_back(*graph_.FindValue(part));
-  std::string tensor = graph_.Top(absl::StrCat(join.output, "/joined"));
-  RETURN_IF_ERROR(JoinColumns(graph_, parts, tensor, tensor));
-  if (join.dims.size() != 2) {
-    const std::string shaped = graph_.Top(join.output);
-    ASSIGN_OR_RETURN(const std::vector<int64_t> sizes, RowSizes(builder, tensor, join.dims));
-    RETURN_IF_ERROR(AddReshape(builder, shaped, tensor, sizes, shaped));
-    tensor = shaped;
-  }
-  graph_.Define(join.output, graph_.Whole(tensor, join.dims));
+  const std::string joined = graph_.Top(absl::StrCat(join.output, "/joined"));
+  RETURN_IF_ERROR(JoinColumns(graph_, parts, joined, joined));
+  int64_t width = 1;
+  for (const Dim& d : join.dims) width *= d.IsConst() ? d.value() : 1;
+  ASSIGN_OR_RETURN(OnnxValue value,
+                   Shaped(graph_, joined, width, join.dims, graph_.Top(join.output)));
+  graph_.Define(join.output, std::move(value));
   graph_.MarkSmall(join.output);
-  builder.TakeAddedTypes();
+  graph_.builder().TakeAddedTypes();
   return absl::OkStatus();
 }
 
 // The look-up's value out of its top of the embedding layer, [rows, count * width].
 absl::Status OnnxFeatures::EmitValue(const Lookup& lookup, const std::string& rows) {
-  GraphBuilder& builder = graph_.builder();
   std::string tensor = rows;
-  if (!IsFlat(lookup.dims, lookup.count * lookup.width)) {
-    tensor = graph_.Top(lookup.offset == 0 ? lookup.output : absl::StrCat(lookup.output, "/shape"));
-    ASSIGN_OR_RETURN(const std::vector<int64_t> sizes, RowSizes(builder, rows, lookup.dims));
-    RETURN_IF_ERROR(AddReshape(builder, tensor, rows, sizes, tensor));
-  }
   if (lookup.offset != 0) {
-    const std::string sum = graph_.Top(lookup.output);
-    RETURN_IF_ERROR(
-        AddExpression(builder, sum, absl::StrCat("@0 + ", Number(lookup.offset)), {tensor}, sum));
-    tensor = sum;
+    tensor = graph_.Top(absl::StrCat(lookup.output, "/sum"));
+    RETURN_IF_ERROR(AddExpression(graph_.builder(), tensor,
+                                  absl::StrCat("@0 + ", Number(lookup.offset)), {rows}, tensor));
   }
-  graph_.Define(lookup.output, graph_.Whole(tensor, lookup.dims));
+  ASSIGN_OR_RETURN(OnnxValue value, Shaped(graph_, tensor, lookup.count * lookup.width, lookup.dims,
+                                           graph_.Top(lookup.output)));
+  graph_.Define(lookup.output, std::move(value));
   graph_.MarkSmall(lookup.output);
   if (lookup.most > 0) graph_.SetBound(lookup.output, {.plus = lookup.most});
   return absl::OkStatus();

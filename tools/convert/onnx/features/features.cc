@@ -117,7 +117,7 @@ std::vector<Ids> OnnxFeatures::OnePerFeature(const Ids& ids) const {
       columns.push_back(column);
     }
     Ids part = ids;
-    part.dims = {ids.dims[0], Dim::Of(static_cast<int64_t>(columns.size()))};
+    part.dims = {ids.rows(), Dim::Of(static_cast<int64_t>(columns.size()))};
     part.columns = std::make_shared<const std::vector<IdColumn>>(std::move(columns));
     parts.push_back(std::move(part));
   }
@@ -418,7 +418,7 @@ absl::Status OnnxFeatures::LookUp(const onnx::NodeProto& node, const Ids& ids) {
   for (const Ids& part : parts) {
     join.parts.push_back(absl::StrCat(join.output, "/part", first));
     RETURN_IF_ERROR(LookUpPart(node, part, rows[first], join.parts.back(),
-                               {ids.dims[0], Dim::Of(part.count() * width)}));
+                               {ids.rows(), Dim::Of(part.count() * width)}));
     first += part.columns->size();
   }
   joins_.push_back(std::move(join));

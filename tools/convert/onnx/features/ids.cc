@@ -26,14 +26,27 @@ absl::StatusOr<Constant> WithRows(Constant constant, int64_t rows) {
   return constant;
 }
 
+// Sizes of what is in front of the axis of rows, and of what is behind.
+std::pair<int64_t, int64_t> AroundRows(const Dims& dims, int axis) {
+  std::pair<int64_t, int64_t> around = {1, 1};
+  for (int d = 0; d < static_cast<int>(dims.size()); ++d) {
+    if (d != axis) (d < axis ? around.first : around.second) *= dims[d].value();
+  }
+  return around;
+}
+
 // The places of the columns of a row, of `rows` rows: place p of row r is r * total + first + p.
 Constant PlacesOf(const Ids& ids, int64_t rows, int64_t first, int64_t total) {
-  std::vector<int64_t> sizes = {rows};
-  for (size_t d = 1; d < ids.dims.size(); ++d) sizes.push_back(ids.dims[d].value());
+  std::vector<int64_t> sizes;
+  for (const Dim& d : ids.dims) sizes.push_back(d.IsConst() ? d.value() : rows);
+  const auto [front, behind] = AroundRows(ids.dims, RowsAxis(ids.dims));
   std::vector<Dim> places;
   places.reserve(static_cast<size_t>(rows * ids.count()));
-  for (int64_t row = 0; row < rows; ++row) {
-    for (int64_t i = 0; i < ids.count(); ++i) places.push_back(Dim::Of(row * total + first + i));
+  for (int64_t f = 0; f < front; ++f) {
+    for (int64_t row = 0; row < rows; ++row) {
+      const int64_t begin = row * total + first + f * behind;
+      for (int64_t i = 0; i < behind; ++i) places.push_back(Dim::Of(begin + i));
+    }
   }
   return IntConstant(sizes, std::move(places));
 }
@@ -78,7 +91,7 @@ absl::StatusOr<Moved> WhatMoves(const onnx::NodeProto& node,
     if (repeats && (ids->made_by != nullptr || !IsIdType(ids->type))) {
       return Unimplemented("");
     }
-    if (ids->dims[0].IsAds()) moved.rows = Dim::Ads();
+    if (ids->rows().IsAds()) moved.rows = Dim::Ads();
     if (ids->count() > kMaxColumns - moved.total()) return Unimplemented("");
     moved.columns.insert(moved.columns.end(), ids->columns->begin(), ids->columns->end());
   }
@@ -86,32 +99,62 @@ absl::StatusOr<Moved> WhatMoves(const onnx::NodeProto& node,
   return moved;
 }
 
-// The columns at the places, which a row each has.
-absl::StatusOr<Ids> At(const Moved& moved, const Constant& places) {
-  const int64_t rows = moved.row_count();
-  if (places.dims.empty() || places.dims[0] != Dim::Of(rows)) return Unimplemented("");
-  const int64_t count = places.elements() / rows;
-  if (count < 1 || count > kMaxColumns) return Unimplemented("");
+// The columns at the places of a row, if each row along the axis has its own there.
+absl::StatusOr<Columns> ColumnsAt(const Moved& moved, const Constant& places, int axis) {
+  const int64_t rows = moved.row_count(), count = places.elements() / rows;
+  const auto [front, behind] = AroundRows(places.dims, axis);
   Columns columns;
   columns.reserve(static_cast<size_t>(count));
   for (int64_t i = 0; i < count; ++i) {
-    const int64_t place = places.dim(i).value();
+    const int64_t at = i / behind * rows * behind + i % behind;
+    const int64_t place = places.dim(at).value();
     if (place >= moved.total()) return Unimplemented("");
     for (int64_t row = 1; row < rows; ++row) {
-      if (places.dim(row * count + i).value() != row * moved.total() + place) {
+      if (places.dim(at + row * behind).value() != row * moved.total() + place) {
         return Unimplemented("");
       }
     }
     columns.push_back(moved.columns[static_cast<size_t>(place)]);
   }
+  return columns;
+}
+
+// The columns at the places.  The ads' rows may be along any axis, the user's in front or nowhere.
+absl::StatusOr<Ids> At(const Moved& moved, const Constant& places) {
+  const int64_t count = places.elements() / moved.row_count();
+  if (count < 1 || count > kMaxColumns) return Unimplemented("");
   Ids ids = *moved.like;
-  ids.columns = std::make_shared<const Columns>(std::move(columns));
   ids.dims = places.dims;
-  ids.dims[0] = moved.rows;
-  return ids;
+  const auto take = [&](int axis) {
+    absl::StatusOr<Columns> columns = ColumnsAt(moved, places, axis);
+    if (!columns.ok()) return false;
+    if (axis >= 0) ids.dims[axis] = moved.rows;
+    ids.columns = std::make_shared<const Columns>(*std::move(columns));
+    return true;
+  };
+  const int rank = static_cast<int>(places.dims.size());
+  if (moved.rows.IsUsers()) {
+    if (take(rank > 0 && places.dims[0] == Dim::Of(1) ? 0 : -1)) return ids;
+    return Unimplemented("");
+  }
+  for (int axis = 0; axis < rank; ++axis) {
+    if (places.dims[axis] == Dim::Of(moved.row_count()) && take(axis)) return ids;
+  }
+  return Unimplemented("");
 }
 
 }  // namespace
+
+int RowsAxis(const Dims& dims) {
+  const auto rows =
+      std::find_if(dims.begin(), dims.end(), [](const Dim& d) { return !d.IsConst(); });
+  return rows == dims.end() ? -1 : static_cast<int>(rows - dims.begin());
+}
+
+Dim Ids::rows() const {
+  const int axis = RowsAxis(dims);
+  return axis < 0 ? Dim::Users() : dims[axis];
+}
 
 int64_t OnnxInput::RowElements() const {
   int64_t total = 1;

@@ -43,16 +43,20 @@ struct IdColumn {
   const SchemaField* field() const { return input->FieldAt(at); }
 };
 
+// The dimension of rows; -1: there is none, as the user's one row was squeezed.
+int RowsAxis(const Dims& dims);
+
 // Columns, rearranged, or what is computed from each of them alone.
 struct Ids {
-  std::shared_ptr<const std::vector<IdColumn>> columns;  // Per element of a row.
-  Dims dims;                                             // As ONNX sees it; the first are the rows.
+  std::shared_ptr<const std::vector<IdColumn>> columns;  // Per element of a row, in its order.
+  Dims dims;                                             // As ONNX sees it; see RowsAxis.
   int type = 0;                                          // onnx::TensorProto::DataType
   bool cut = false;  // Floats that were cast to integers, or those that lost their upper bits.
   // The node that computes them, element by element; null: they are the columns by their formulas.
   const onnx::NodeProto* made_by = nullptr;
 
   int64_t count() const { return static_cast<int64_t>(columns->size()); }
+  engine::Dim rows() const;
   const IdColumn& first() const { return columns->front(); }
   std::vector<int64_t> places() const;  // Of the columns.
   bool is_uniform() const;              // One formula for all columns.

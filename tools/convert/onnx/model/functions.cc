@@ -406,6 +406,13 @@ absl::Status TakeBranches(onnx::GraphProto& graph, const Branches& branches) {
   return absl::OkStatus();
 }
 
+void RenameValue(const std::string& from, const std::string& to, onnx::GraphProto& graph) {
+  const auto rename = [&](std::string& name) {
+    if (name == from) name = to;
+  };
+  RenameAll(rename, *graph.mutable_node());
+}
+
 void SkipCopies(onnx::GraphProto& graph) {
   std::map<std::string, std::string> originals;
   for (onnx::NodeProto& node : *graph.mutable_node()) {

@@ -45,6 +45,9 @@ using Branches = std::map<std::string, int64_t>;
 // RESOURCE_EXHAUSTED as above.
 absl::Status TakeBranches(onnx::GraphProto& graph, const Branches& branches);
 
+// In all nodes, whether they make or read it.
+void RenameValue(const std::string& from, const std::string& to, onnx::GraphProto& graph);
+
 // Lets nodes read what Identity, or Dropout outside of training, would hand them.
 void SkipCopies(onnx::GraphProto& graph);
 

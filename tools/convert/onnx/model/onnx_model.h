@@ -17,6 +17,8 @@ struct OnnxModel {
   bool inferred = false;
   // Rows that a mask chooses stay where they are (KeepAllRows).
   bool keeps_rows = false;
+  // Inputs without rows, and those with the ads' rows behind the user's (one_user.h).
+  std::vector<std::string> rowless, behind_user;
   int64_t opset = 0;               // Of the domain "ai.onnx".
   std::vector<std::string> notes;  // What was read otherwise than it was written.
 };

@@ -179,9 +179,9 @@ bool LiesWide(const OnnxValue& x) {
   return lies;
 }
 
-absl::Status MatMul(OnnxNode& node) {
+// Of `a` of two axes or more.
+absl::Status MatMulOf(OnnxNode& node, const OnnxValue& a) {
   const Constant* weight = node.constant(1);
-  ASSIGN_OR_RETURN(const OnnxValue a, node.value(0));
   if (weight != nullptr && weight->dims.size() == 2) {
     Dense dense{.sizes = weight->sizes()};
     ASSIGN_OR_RETURN(dense.weight, weight->ToFloats());
@@ -189,7 +189,7 @@ absl::Status MatMul(OnnxNode& node) {
     return AddDense(node, a, dense);
   }
   ASSIGN_OR_RETURN(OnnxValue b, node.value(1));
-  if (b.rank() == 1 && a.rank() > 1) {
+  if (b.rank() == 1) {
     // A vector that is the same for all rows: the sum of what it leaves of the last axis.
     const int last = a.rank() - 1;
     ASSIGN_OR_RETURN(const std::string x, node.graph.Plain(a));
@@ -208,6 +208,17 @@ absl::Status MatMul(OnnxNode& node) {
     return AddDenseAlong(node, b, b.rank() - 2, dense);
   }
   return BatchDot(node, a, b);
+}
+
+absl::Status MatMul(OnnxNode& node) {
+  ASSIGN_OR_RETURN(OnnxValue a, node.value(0));
+  if (a.rank() != 1) return MatMulOf(node, a);
+  // A vector is a row, whose axis the product lacks.
+  RETURN_IF_ERROR(MatMulOf(node, WithAxis(std::move(a), 0)));
+  OnnxValue product = *node.graph.FindValue(node.output());
+  const int axis = std::max(product.rank() - 2, 0);
+  node.Set(WithoutAxis(std::move(product), axis));
+  return absl::OkStatus();
 }
 
 // The product and a bias that is computed, as Add converts it.
