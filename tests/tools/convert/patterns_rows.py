@@ -74,6 +74,15 @@ def parts_of_nothing(g):
         g.output(g.node("Concat", parts, joined, axis=1))
 
 
+def steps_in_front(g):
+    """Inputs [steps, ads] and [steps, ads, n], as recurrent layers of PyTorch have them."""
+    ids = g.steps_first("ids", g.random.randint(0, 7, (3, ADS)))
+    values = g.steps_first("values", g.random.randn(3, ADS, 2).astype(np.float32))
+    rows = g.look_up(g.constant(g.random.randn(7, 2).astype(np.float32)), ids)
+    both = g.node("Mul", [rows, values], rows.array * values.array)
+    g.output(g.node("ReduceMax", [both], both.array.max(0), axes=[0], keepdims=0))
+
+
 def ids_of_nothing(g):
     """No ids beside some, which are looked up together."""
     ids = g.input("ids", g.random.randint(0, 7, (ADS, 3)))
@@ -860,7 +869,7 @@ PATTERNS = [step_that_an_id_tells, example_without_dynamic_axes, exported_long_a
             few_and_many_of_the_best, gates_of_the_best, entries_added_up,
             entries_of_constant_places, rows_sorted_and_back, step_of_each_row_behind_it,
             order_sorted, last_step_of_a_length, last_step_of_a_mask, best_logarithms,
-            steps_assigned, column_replaced, parts_of_nothing, ids_of_nothing, slices_assigned, columns_assigned_a_constant,
+            steps_assigned, column_replaced, steps_in_front, parts_of_nothing, ids_of_nothing, slices_assigned, columns_assigned_a_constant,
             step_of_each_row, masked_select, merged_heads, sums_across_rows,
             extremes_across_rows, rows_beside_rows,
             product_with_merged_steps, places_from_the_end, one_entry_for_all_rows,

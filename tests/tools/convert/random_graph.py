@@ -70,6 +70,13 @@ class Graph:
         self.rowless_inputs.append(name)
         return self.keep(Value(name, array, "user"))
 
+    def steps_first(self, name, array):
+        """Of the ads: [steps, ads, ...]."""
+        dims = [array.shape[0], self.rows, *array.shape[2:]]
+        self.inputs.append(helper.make_tensor_value_info(name, TYPES[array.dtype], dims))
+        self.arrays[name] = array.swapaxes(0, 1)
+        return self.keep(Value(name, array, "ads"))
+
     def as_exported(self, name):
         """The input's array in the shape that the model has."""
         array = self.arrays[name]

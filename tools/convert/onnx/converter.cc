@@ -541,7 +541,7 @@ void OnnxConverter::StateMatrices() {
   for (const Binding& binding : bindings_) parts[binding.input].push_back(&binding);
   for (const auto& [name, bindings] : parts) {
     // What a request has no rows in front of is told by its columns.
-    const bool moved = Lists(model_.rowless, name) || Lists(model_.behind_user, name);
+    const bool moved = Lists(model_.rowless, name) || Lists(model_.moved, name);
     const bool whole = bindings.size() == 1 && bindings[0]->name == name;
     if (whole && !(moved && bindings[0]->sparse)) continue;
     const OnnxInput& input = inputs_.at(name);

@@ -29,7 +29,7 @@
 #include "tools/convert/onnx/model/functions.h"
 #include "tools/convert/onnx/rewrites/rewrites.h"
 #include "tools/convert/onnx/rows/example_rows.h"
-#include "tools/convert/onnx/rows/one_user.h"
+#include "tools/convert/onnx/rows/rows_in_front.h"
 
 namespace ulfd::convert {
 namespace {
@@ -529,7 +529,7 @@ absl::Status Complete(const std::string& directory, const ConvertOptions& option
   WritePlainly(*model.proto.mutable_graph(), model.opset);
   NameDims(*model.proto.mutable_graph());
   RETURN_IF_ERROR(SetDims(options.dims, *model.proto.mutable_graph()));
-  PutAdsInFront(options, model);
+  PutRowsInFront(options, model);
   RETURN_IF_ERROR(FreeRows(options, model));
   AddUserRows(options, model);
   RETURN_IF_ERROR(CheckStructure(model.proto.graph(), model.opset));

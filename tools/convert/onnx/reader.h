@@ -14,8 +14,8 @@ namespace ulfd::convert {
 
 // Reads `path`, gives the symbolic dimensions in `dims` their numbers and the leading ones of
 // `ad_inputs` a name, or all of them where they and those of the outputs are one number above 1,
-// and checks the model.  The ads of one user come in front; inputs without rows get one, the user's
-// (one_user.h).  Outputs that are strings are left out.
+// and checks the model.  Inputs whose rows are elsewhere, or who have none, get them in front
+// (rows_in_front.h).  Outputs that are strings are left out.
 // INVALID_ARGUMENT for:
 // - a truncated file; a graph without order;
 // - an initializer whose external data is missing, outside the model's directory, or of another

@@ -17,8 +17,8 @@ struct OnnxModel {
   bool inferred = false;
   // Rows that a mask chooses stay where they are (KeepAllRows).
   bool keeps_rows = false;
-  // Inputs without rows, and those with the ads' rows behind the user's (one_user.h).
-  std::vector<std::string> rowless, behind_user;
+  // Inputs that had no rows, and those that had them elsewhere than in front (rows_in_front.h).
+  std::vector<std::string> rowless, moved;
   int64_t opset = 0;               // Of the domain "ai.onnx".
   std::vector<std::string> notes;  // What was read otherwise than it was written.
 };

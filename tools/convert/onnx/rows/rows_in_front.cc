@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tools/convert/onnx/rows/one_user.h"
+#include "tools/convert/onnx/rows/rows_in_front.h"
 
 #include <set>
 #include <string>
@@ -60,16 +60,16 @@ onnx::NodeProto OnFirstAxis(const char* op, const std::string& input, const std:
   return node;
 }
 
-// What reads the input, reads what the operator makes of it.
-void ReadThrough(const char* op, const std::string& input, OnnxModel& model) {
-  onnx::GraphProto& graph = *model.proto.mutable_graph();
-  const std::string made = absl::StrCat(input, "/of_user");
-  RenameValue(input, made, graph);
+// What reads the input, reads what the node makes of it.
+void ReadThrough(onnx::NodeProto node, const std::string& input, onnx::GraphProto& graph) {
+  RenameValue(input, node.output(0), graph);
   google::protobuf::RepeatedPtrField<onnx::NodeProto> nodes;
-  *nodes.Add() = OnFirstAxis(op, input, made, model);
+  *nodes.Add() = std::move(node);
   nodes.MergeFrom(graph.node());
   graph.mutable_node()->Swap(&nodes);
 }
+
+std::string AsExported(const std::string& name) { return absl::StrCat(name, "/as_exported"); }
 
 void DropFirstAxis(Shape& shape) { shape.mutable_dim()->DeleteSubrange(0, 1); }
 
@@ -90,7 +90,7 @@ std::string AxisBehindBatch(const onnx::ValueInfoProto& value, const ConvertOpti
 std::string AdsAxis(const std::vector<onnx::ValueInfoProto*>& inputs, const ConvertOptions& options,
                     const onnx::GraphProto& graph) {
   for (const onnx::ValueInfoProto* input : inputs) {
-    const std::string axis = AxisBehindBatch(*input, options);
+    std::string axis = AxisBehindBatch(*input, options);
     const auto has_it = [&](const onnx::ValueInfoProto& output) {
       const Shape& shape = ShapeOf(output);
       return AxisBehindBatch(output, options) == axis ||
@@ -101,8 +101,7 @@ std::string AdsAxis(const std::vector<onnx::ValueInfoProto*>& inputs, const Conv
   return "";
 }
 
-}  // namespace
-
+// Behind the user's batch.
 void PutAdsInFront(const ConvertOptions& options, OnnxModel& model) {
   onnx::GraphProto& graph = *model.proto.mutable_graph();
   const std::vector<onnx::ValueInfoProto*> inputs = InputsOf(graph);
@@ -111,8 +110,9 @@ void PutAdsInFront(const ConvertOptions& options, OnnxModel& model) {
   for (onnx::ValueInfoProto* input : inputs) {
     if (AxisBehindBatch(*input, options) == axis) {
       DropFirstAxis(ShapeOf(input));
-      ReadThrough("Unsqueeze", input->name(), model);
-      model.behind_user.push_back(input->name());
+      const std::string& name = input->name();
+      ReadThrough(OnFirstAxis("Unsqueeze", name, AsExported(name), model), name, graph);
+      model.moved.push_back(name);
     } else if (ShapeOf(*input).dim_size() > 0 && ShapeOf(*input).dim(0).dim_param() != axis) {
       ShapeOf(input).mutable_dim(0)->set_dim_value(1);
     }
@@ -120,13 +120,53 @@ void PutAdsInFront(const ConvertOptions& options, OnnxModel& model) {
   for (onnx::ValueInfoProto& output : *graph.mutable_output()) {
     if (AxisBehindBatch(output, options) != axis) continue;
     DropFirstAxis(ShapeOf(&output));
-    const std::string made = absl::StrCat(output.name(), "/of_user");
+    const std::string made = AsExported(output.name());
     RenameValue(output.name(), made, graph);
     *graph.add_node() = OnFirstAxis("Squeeze", made, output.name(), model);
   }
   graph.clear_value_info();
   model.notes.push_back(absl::StrCat("the axis \"", axis, "\" behind the batch has the ads of one ",
                                      "user: they come in front, and the batch is the user's row"));
+}
+
+// Behind a number of steps.
+void PutRowsBeforeSteps(OnnxModel& model) {
+  onnx::GraphProto& graph = *model.proto.mutable_graph();
+  const std::vector<onnx::ValueInfoProto*> inputs = InputsOf(graph);
+  std::set<std::string> rows;  // Names of those in front.
+  const auto add = [&](const onnx::ValueInfoProto& value) {
+    if (ShapeOf(value).dim_size() > 0) rows.insert(ShapeOf(value).dim(0).dim_param());
+  };
+  for (const onnx::ValueInfoProto* input : inputs) add(*input);
+  for (const onnx::ValueInfoProto& output : graph.output()) add(output);
+  rows.erase("");
+  for (onnx::ValueInfoProto* input : inputs) {
+    Shape& shape = ShapeOf(input);
+    if (shape.dim_size() == 0 || !shape.dim(0).has_dim_value()) continue;
+    int axis = 1;
+    while (axis < shape.dim_size() && !rows.contains(shape.dim(axis).dim_param())) ++axis;
+    if (axis == shape.dim_size()) continue;
+    std::vector<int64_t> back(shape.dim_size());
+    for (int d = axis; d > 0; --d) shape.mutable_dim()->SwapElements(d, d - 1);
+    for (int d = 0; d < shape.dim_size(); ++d) back[d] = d < axis ? d + 1 : d == axis ? 0 : d;
+    onnx::NodeProto transpose;
+    transpose.set_op_type("Transpose");
+    transpose.add_input(input->name());
+    transpose.add_output(AsExported(input->name()));
+    transpose.set_name(transpose.output(0));
+    SetInts(transpose, "perm", back);
+    ReadThrough(std::move(transpose), input->name(), graph);
+    model.moved.push_back(input->name());
+    model.notes.push_back(absl::StrCat("the rows of input \"", input->name(), "\" come in front, ",
+                                       "before its steps"));
+  }
+}
+
+}  // namespace
+
+void PutRowsInFront(const ConvertOptions& options, OnnxModel& model) {
+  PutAdsInFront(options, model);
+  PutRowsBeforeSteps(model);
 }
 
 void AddUserRows(const ConvertOptions& options, OnnxModel& model) {
@@ -141,12 +181,14 @@ void AddUserRows(const ConvertOptions& options, OnnxModel& model) {
     const bool user = some_have || absl::c_linear_search(options.user_inputs, input->name());
     const bool ad = absl::c_linear_search(options.ad_inputs, input->name());
     if (has_rows(input) || one || !user || ad) continue;
-    ReadThrough("Squeeze", input->name(), model);
+    const std::string& name = input->name();
+    ReadThrough(OnFirstAxis("Squeeze", name, AsExported(name), model), name,
+                *model.proto.mutable_graph());
     Shape shape;
     shape.add_dim()->set_dim_value(1);
     shape.MergeFrom(ShapeOf(*input));
     ShapeOf(input) = std::move(shape);
-    model.rowless.push_back(input->name());
+    model.rowless.push_back(name);
   }
 }
 
