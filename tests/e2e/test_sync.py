@@ -386,6 +386,15 @@ class WebTest(SyncTest):
             while True:
                 handler.wfile.write(line)
         self.misbehave("/stamp/1/", stream, "stamp/1/: the listing has more than 16 MiB")
+
+        def trailers(handler):
+            handler.send_response(200)
+            handler.send_header("Transfer-Encoding", "chunked")
+            handler.end_headers()
+            handler.wfile.write(b"0\r\n")
+            while True:
+                handler.wfile.write(b"name: value\r\n" * 5000)
+        self.misbehave("/stamp/1/", trailers, "stamp/1/: more than 1048576 bytes of headers")
         many = b"".join(b'<a href="%d">x</a>' % i for i in range(100_001))
         self.misbehave("/stamp/1/", lambda handler: handler.reply(200, many) is None,
                        "more than 100000 entries")

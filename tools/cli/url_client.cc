@@ -21,6 +21,7 @@ constexpr int64_t kMaxPageBytes = int64_t{16} << 20;
 constexpr absl::Duration kMaxPageTime = absl::Seconds(60);
 constexpr size_t kMaxErrorBytes = 2000;               // Kept of a body that explains an error.
 constexpr curl_off_t kMaxOtherBytes = 1 << 20;        // Read of that, and of one beside a redirect.
+constexpr size_t kMaxHeaderBytes = 1 << 20;           // libcurl bounds those before the body alone.
 constexpr long kConnectSeconds = 10, kRedirects = 5;  // NOLINT: libcurl's type.
 // For so long, less than that of a file's bytes, however many come to frame them.
 constexpr long kSlowSeconds = 30, kLowestRate = 16 << 10;  // NOLINT
@@ -68,12 +69,19 @@ struct UrlClient::Transfer {
   bool ranged = false;   // The answer begins at `offset`.
   int64_t to_skip = -1;  // Bytes before `offset` that are still to come; -1: not known yet.
   std::string error_body;
+  size_t header_bytes = 0;
   absl::Status status;
 
   long Code() const {  // NOLINT: libcurl's type.
     long code = 0;     // NOLINT
     curl_easy_getinfo(curl, CURLINFO_RESPONSE_CODE, &code);
     return code;
+  }
+
+  absl::Status CountHeader(size_t bytes) {
+    header_bytes += bytes;
+    if (header_bytes <= kMaxHeaderBytes) return absl::OkStatus();
+    return OutOfRange("more than ", kMaxHeaderBytes, " bytes of headers");
   }
 
   void TakeHeader(absl::string_view line) {
@@ -137,7 +145,10 @@ namespace {
 
 template <typename T>
 size_t OnHeader(char* data, size_t size, size_t count, void* transfer) {
-  static_cast<T*>(transfer)->TakeHeader({data, size * count});
+  auto* t = static_cast<T*>(transfer);
+  t->status.Update(t->CountHeader(size * count));
+  if (!t->status.ok()) return 0;
+  t->TakeHeader({data, size * count});
   return size * count;
 }
 
