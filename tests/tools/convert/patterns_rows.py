@@ -83,6 +83,31 @@ def steps_in_front(g):
     g.output(g.node("ReduceMax", [both], both.array.max(0), axes=[0], keepdims=0))
 
 
+def places_of_the_rows(g):
+    """Embeddings of places in a list: table[arange(len(x))], of the next place, table[:len(x)], of
+    a cumulative sum of ones, and 1 / log2(arange(len(x)) + 2)."""
+    x = g.input("x", g.random.randn(ADS, 3).astype(np.float32))
+    table = g.constant(g.random.randn(20, 3).astype(np.float32))
+    count = g.pick(g.node("Shape", [x], np.array([ADS, 3])), 0, 0)
+    numbers = g.node("Range", [g.constant(np.array(0)), count, g.constant(np.array(1))],
+                     np.arange(ADS), rows="ads")
+    for shift in (0, 1):
+        at = g.node("Add", [numbers, g.ints(shift)], numbers.array + shift) if shift else numbers
+        g.output(g.binary("Mul", x, g.look_up(table, at)))
+    ends = g.node("Unsqueeze", [count, g.ints(0)], np.array([ADS]))
+    first = raw(g, "Slice", [table, g.ints(0), ends, g.ints(0)], table.array[:ADS])
+    first.rows = "ads"
+    g.output(g.binary("Add", x, first))
+    column = g.slice(x, 1, 0, 1)
+    ones = g.cast(g.node("Equal", [column, column], column.array == column.array), "float")
+    sums = g.node("CumSum", [ones, g.constant(np.array(0))], ones.array.cumsum(0))
+    g.output(g.binary("Mul", x, sums))
+    floats = g.node("Add", [g.cast(numbers, "float"), g.constant(np.float32([2]))],
+                    (numbers.array + 2).astype(np.float32))
+    logs = g.node("Log", [floats], np.log(floats.array))
+    g.output(g.binary("Mul", x, g.unsqueeze(logs, 1)))
+
+
 def ids_of_nothing(g):
     """No ids beside some, which are looked up together."""
     ids = g.input("ids", g.random.randint(0, 7, (ADS, 3)))
@@ -869,7 +894,7 @@ PATTERNS = [step_that_an_id_tells, example_without_dynamic_axes, exported_long_a
             few_and_many_of_the_best, gates_of_the_best, entries_added_up,
             entries_of_constant_places, rows_sorted_and_back, step_of_each_row_behind_it,
             order_sorted, last_step_of_a_length, last_step_of_a_mask, best_logarithms,
-            steps_assigned, column_replaced, steps_in_front, parts_of_nothing, ids_of_nothing, slices_assigned, columns_assigned_a_constant,
+            steps_assigned, column_replaced, steps_in_front, places_of_the_rows, parts_of_nothing, ids_of_nothing, slices_assigned, columns_assigned_a_constant,
             step_of_each_row, masked_select, merged_heads, sums_across_rows,
             extremes_across_rows, rows_beside_rows,
             product_with_merged_steps, places_from_the_end, one_entry_for_all_rows,

@@ -309,17 +309,38 @@ absl::StatusOr<std::string> OnnxGraph::AdColumn(const std::string& base) {
   return column;
 }
 
-absl::StatusOr<std::string> OnnxGraph::AdCount() {
-  if (!ad_count_.empty()) return ad_count_;
+absl::StatusOr<std::string> OnnxGraph::AdOnes() {
+  if (!ad_ones_.empty()) return ad_ones_;
   const std::string ones = builder_.FreshTensor("ads/ones");
-  const std::string count = builder_.FreshTensor("ads/count");
-  ASSIGN_OR_RETURN(const std::string column, AdColumn(count));
+  ASSIGN_OR_RETURN(const std::string column, AdColumn(ones));
   // 1 for NaN, too.
   RETURN_IF_ERROR(AddExpression(builder_, ones, "(@0 == @0) + (@0 != @0)", {column}, ones));
+  return ad_ones_ = ones;
+}
+
+absl::StatusOr<std::string> OnnxGraph::AdCount() {
+  if (!ad_count_.empty()) return ad_count_;
+  ASSIGN_OR_RETURN(const std::string ones, AdOnes());
+  const std::string count = builder_.FreshTensor("ads/count");
   ulf::LayerParameter sum = MakeLayer("sum_layer", count, {ones}, count);
   sum.mutable_sum_param()->add_dim(0);
   RETURN_IF_ERROR(builder_.AddLayer(std::move(sum)));
   return ad_count_ = count;
+}
+
+absl::StatusOr<OnnxValue> OnnxGraph::AdNumbers() {
+  if (ad_numbers_.empty()) {
+    ASSIGN_OR_RETURN(const std::string ones, AdOnes());
+    const std::string counts = builder_.FreshTensor("ads/counted");
+    const std::string numbers = builder_.FreshTensor("ads/numbers");
+    ulf::LayerParameter sum = MakeLayer("sum_layer", counts, {ones}, counts);
+    sum.mutable_sum_param()->add_dim(0);
+    sum.mutable_sum_param()->set_function(ulf::SumParameter::CUMULATIVE_SUM);
+    RETURN_IF_ERROR(builder_.AddLayer(std::move(sum)));
+    RETURN_IF_ERROR(AddExpression(builder_, numbers, "@0 - 1", {counts}, numbers));
+    ad_numbers_ = numbers;
+  }
+  return OnnxValue{.tensor = ad_numbers_, .dims = {Dim::Ads()}, .axes = {0}};
 }
 
 // [users or 1, ...] -> [ads, ...], without arithmetic: beside a column of the ads' by fuse_layer,

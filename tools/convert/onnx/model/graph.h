@@ -60,6 +60,7 @@ struct RowNumbers {
   Dims dims = {count};
   // What follows the row's number along the last axis: the same in every row, flattened.
   std::vector<std::vector<int64_t>> beside;
+  int64_t shift = 0;        // Added to each.
   bool shape_only = false;  // They were added to others, for the shape of the sum.
 };
 
@@ -164,6 +165,8 @@ class OnnxGraph {
 
   // A tensor [1]: how many ads the request has.
   absl::StatusOr<std::string> AdCount();
+  // [ads]: 0, 1, 2, ...
+  absl::StatusOr<OnnxValue> AdNumbers();
   // A tensor of [ads, k] or more, of which only the rows matter: the first ad input or feature.
   void SetAdReference(const std::string& tensor);
 
@@ -177,13 +180,14 @@ class OnnxGraph {
   absl::StatusOr<std::string> FullMerged(OnnxValue value);
   absl::StatusOr<std::string> FullBehind(const OnnxValue& value, int axis);
   absl::StatusOr<std::string> AdColumn(const std::string& base);
+  absl::StatusOr<std::string> AdOnes();
   absl::StatusOr<std::string> ExpandRows(const std::string& tensor);
   absl::StatusOr<OnnxValue> RowCounts(const Constant& constant, const std::string& tensor);
 
   GraphBuilder& builder_;
   const int64_t opset_;
   bool user_has_one_row_ = true;
-  std::string ad_reference_, ad_count_;
+  std::string ad_reference_, ad_ones_, ad_count_, ad_numbers_;
   HashMap<std::string, Constant> constants_;
   HashMap<std::string, OnnxValue> values_;
   HashMap<std::string, Constant> behind_;  // By tensor.

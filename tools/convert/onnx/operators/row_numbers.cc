@@ -503,6 +503,12 @@ absl::Status Compute(OnnxNode& node, int at, RowNumbers& rows) {
     rows.plus = node.node.input(1 - at);
     return absl::OkStatus();
   }
+  if (op == "Add" && rows.plus.empty() && rows.beside.empty() && number && IsNumbers(other->dims) &&
+      other->elements() == 1 && other->dim(0).IsConst() && other->dims.size() <= rows.dims.size() &&
+      std::abs(other->dim(0).value()) <= kMostSteps) {
+    rows.shift += other->dim(0).value();
+    return absl::OkStatus();
+  }
   if (op == "Add" && rows.beside.empty() && number) {
     ASSIGN_OR_RETURN(rows.dims, BroadcastDims(rows.dims, other->dims));
     rows.shape_only = true;
@@ -511,6 +517,29 @@ absl::Status Compute(OnnxNode& node, int at, RowNumbers& rows) {
   const bool same = op == "Identity" ||
                     (op == "Cast" && IntAttribute(node.node, "to", 0) == onnx::TensorProto::INT64);
   return same ? absl::OkStatus() : Unimplemented("computes with numbers of rows");
+}
+
+// The ads' numbers as values, which other converters read.  False: they are other numbers.
+absl::StatusOr<bool> TakeAsValues(OnnxNode& node, const std::string& name) {
+  const RowNumbers& rows = *node.graph.FindRowNumbers(name);
+  const auto one = [](const Dim& d) { return d == Dim::Of(1); };
+  if (rows.count != Dim::Ads() || rows.dims[0] != rows.count || !rows.plus.empty() ||
+      !rows.beside.empty() || rows.shape_only || rows.steps_first ||
+      !std::all_of(rows.dims.begin() + 1, rows.dims.end(), one)) {
+    return false;
+  }
+  ASSIGN_OR_RETURN(OnnxValue value, node.graph.AdNumbers());
+  if (rows.scale != 1 || rows.shift != 0) {
+    const std::string text = absl::StrCat("@0 * ", rows.scale, " + ", rows.shift);
+    ASSIGN_OR_RETURN(value.tensor, Computed(node, "numbers", text, {value.tensor}));
+  }
+  while (value.rank() < static_cast<int>(rows.dims.size())) {
+    value = WithAxis(std::move(value), value.rank());
+  }
+  node.graph.Define(name, std::move(value));
+  node.graph.MarkSmall(name);
+  NoteRows(node, rows.dims, {0});
+  return true;
 }
 
 }  // namespace
@@ -547,10 +576,12 @@ absl::StatusOr<bool> ConvertRowNumbers(OnnxNode& node) {
     node.graph.Define(node.output(), IntConstant({rank}, rows.dims));
     return true;
   }
-  if (rows.shape_only && op != "Add") {
+  if ((rows.shape_only || rows.shift != 0) && op != "Add") {
+    ASSIGN_OR_RETURN(const bool taken, TakeAsValues(node, node.node.input(at)));
+    if (taken) return false;
     return Unimplemented("computes with numbers of rows");
   }
-  if (op == "Gather" && at == 1) {
+  if (op == "Gather" && at == 1 && node.constant(0) == nullptr) {
     RETURN_IF_ERROR(GatherOfRows(node, rows));
     return true;
   }
@@ -568,7 +599,15 @@ absl::StatusOr<bool> ConvertRowNumbers(OnnxNode& node) {
                                       : ScatterAtComputed(node, rows));
     return true;
   }
-  if (!MoveRowNumbers(node, rows)) RETURN_IF_ERROR(Compute(node, at, rows));
+  if (!MoveRowNumbers(node, rows)) {
+    const absl::Status computed = Compute(node, at, rows);
+    if (!computed.ok()) {
+      const std::string& name = node.node.input(at);
+      ASSIGN_OR_RETURN(const bool taken, TakeAsValues(node, name));
+      if (taken) return false;
+      return computed;
+    }
+  }
   node.graph.SetRowNumbers(node.output(), std::move(rows));
   return true;
 }

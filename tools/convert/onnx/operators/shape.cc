@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/errors.h"
 #include "base/status_macros.h"
+#include "tools/convert/onnx/model/functions.h"
 #include "tools/convert/onnx/model/graph.h"
 #include "tools/convert/onnx/operators/layers.h"
 #include "tools/convert/recipes.h"
@@ -348,22 +349,43 @@ absl::Status Concat(OnnxNode& node) {
 
 // ---------------------------------------------------------------------------------- cuts
 
-// Whether all rows of the request are taken: chunk() in one piece, as ghost batches are.
-bool TakesAllRows(const OnnxNode& node, const OnnxValue& x) {
-  const Constant *starts = node.constant(1), *ends = node.constant(2), *axes = node.constant(3),
-                 *steps = node.constant(4);
-  const auto is = [](const Constant* c, const Dim& wanted) {
+// The axis of which Slice takes the first entries, up to `end`; -1: it takes others.
+int AxisUpTo(const OnnxNode& node, const OnnxValue& x, const Dim& end) {
+  const auto is = [&](int input, const Dim& wanted) {
+    const Constant* const c = node.constant(input);
     return c != nullptr && !c->is_float && c->elements() == 1 && c->dim(0) == wanted;
   };
-  return x.rank() > 0 && !x.dims[0].IsUnknown() && is(starts, Dim::Of(0)) && is(ends, x.dims[0]) &&
-         is(axes, Dim::Of(0)) && (steps == nullptr || is(steps, Dim::Of(1)));
+  if (!is(1, Dim::Of(0)) || !is(2, end) || (node.Has(4) && !is(4, Dim::Of(1)))) return -1;
+  for (int axis = 0; axis < x.rank(); ++axis) {
+    if (is(3, Dim::Of(axis)) || is(3, Dim::Of(axis - x.rank()))) return axis;
+  }
+  return -1;
+}
+
+// The first entries of an axis, as many as the request has ads: those that its rows' numbers pick.
+absl::Status TakeOnePerAd(OnnxNode& node, int axis) {
+  const std::string numbers = node.Scratch("numbers");
+  ASSIGN_OR_RETURN(OnnxValue value, node.graph.AdNumbers());
+  NoteRows(node, value.dims, {0});
+  node.graph.Define(numbers, std::move(value));
+  onnx::NodeProto gather;
+  gather.set_op_type("Gather");
+  gather.add_input(node.node.input(0));
+  gather.add_input(numbers);
+  gather.add_output(node.output());
+  SetInt(gather, "axis", axis);
+  OnnxNode part = node.With(gather);
+  return FindOnnxType("Gather")->convert(part);
 }
 
 absl::Status Slice(OnnxNode& node) {
   ASSIGN_OR_RETURN(OnnxValue x, node.value(0));
-  if (TakesAllRows(node, x)) {
-    node.Set(x);
+  if (x.rank() > 0 && !x.dims[0].IsUnknown() && AxisUpTo(node, x, x.dims[0]) == 0) {
+    node.Set(x);  // chunk() in one piece, as ghost batches are.
     return absl::OkStatus();
+  }
+  if (const int axis = AxisUpTo(node, x, Dim::Ads()); axis >= 0 && x.dims[axis].IsConst()) {
+    return TakeOnePerAd(node, axis);
   }
   ASSIGN_OR_RETURN(const std::vector<int64_t> starts, Integers(node, 1, "starts"));
   ASSIGN_OR_RETURN(const std::vector<int64_t> ends, Integers(node, 2, "ends"));
@@ -428,21 +450,24 @@ absl::Status CumSum(OnnxNode& node) {
   ASSIGN_OR_RETURN(const std::vector<int64_t> axes, Integers(node, 1, "axis"));
   if (axes.size() != 1) return InvalidArgument("want an axis");
   ASSIGN_OR_RETURN(const int axis, WantAxis(axes[0], x.rank()));
-  RETURN_IF_ERROR(WantNoRows(x, axis));
+  const bool reverse = IntAttribute(node.node, "reverse", 0) != 0;
+  const bool exclusive = IntAttribute(node.node, "exclusive", 0) != 0;
+  const bool over_rows = x.dims[axis].IsAds() && !reverse && !exclusive;
+  NoteRows(node, x.dims, {axis});
+  if (!over_rows) RETURN_IF_ERROR(WantNoRows(x, axis));
   const int64_t n = x.dims[axis].value();
   constexpr int64_t kMost = 4096;
   if (n > kMost) return Unimplemented("over ", n, " entries");
-  const bool reverse = IntAttribute(node.node, "reverse", 0) != 0;
   if (reverse) {
     ASSIGN_OR_RETURN(x, Reversed(node, x, axis));
   }
-  if (IntAttribute(node.node, "exclusive", 0) != 0) {  // Up to the one before.
+  if (exclusive) {  // Up to the one before.
     ASSIGN_OR_RETURN(x, Padded(node, x, axis, 1, 0));
     std::vector<int64_t> places(static_cast<size_t>(n));
     std::iota(places.begin(), places.end(), 0);
     ASSIGN_OR_RETURN(x, PickAlong(node, x, axis, places, node.Scratch("before")));
   }
-  const int rows = RowAxis(x.dims), along = axis < rows ? axis + 1 : axis;
+  const int rows = RowAxis(x.dims), along = over_rows ? 0 : axis < rows ? axis + 1 : axis;
   x = MoveAxis(std::move(x), rows, 0);
   ASSIGN_OR_RETURN(const std::string in, node.graph.PlainAlong(x, {along}));
   const std::string out = reverse ? node.Scratch("sums") : node.Top();
