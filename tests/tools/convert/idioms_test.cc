@@ -306,6 +306,7 @@ TEST(RewritesTest, NodesMayHaveAnyNumberOfInputsAndOutputs) {
         "Concat",
         "ConcatFromSequence",
         "ConstantOfShape",
+        "DepthToSpace",
         "DequantizeLinear",
         "Div",
         "Einsum",
@@ -315,13 +316,17 @@ TEST(RewritesTest, NodesMayHaveAnyNumberOfInputsAndOutputs) {
         "Greater",
         "GroupNormalization",
         "GRU",
+        "Hardmax",
         "If",
+        "InstanceNormalization",
         "Log",
         "Loop",
+        "LRN",
         "LSTM",
         "LpNormalization",
         "MatMul",
         "MatMulInteger",
+        "MeanVarianceNormalization",
         "Mul",
         "Neg",
         "Not",
@@ -330,8 +335,12 @@ TEST(RewritesTest, NodesMayHaveAnyNumberOfInputsAndOutputs) {
         "QLinearMatMul",
         "QuantizeLinear",
         "Reciprocal",
+        "ReduceL1",
+        "ReduceL2",
+        "ReduceLogSum",
         "ReduceMean",
         "ReduceSum",
+        "ReduceSumSquare",
         "RMSNormalization",
         "RNN",
         "Scatter",
@@ -340,6 +349,7 @@ TEST(RewritesTest, NodesMayHaveAnyNumberOfInputsAndOutputs) {
         "Shape",
         "Slice",
         "Softmax",
+        "SpaceToDepth",
         "Split",
         "SplitToSequence",
         "Sqrt",
@@ -347,6 +357,7 @@ TEST(RewritesTest, NodesMayHaveAnyNumberOfInputsAndOutputs) {
         "Sub",
         "Sum",
         "Transpose",
+        "Trilu",
         "Unsqueeze",
         "Where"}},
       {"com.microsoft", {"DequantizeLinear", "QuantizeLinear"}},
@@ -377,6 +388,21 @@ TEST(RewritesTest, NodesMayHaveAnyNumberOfInputsAndOutputs) {
       }
     }
   }
+}
+
+TEST(RewritesTest, CompositesAreWrittenInBranches) {
+  onnx::GraphProto graph;
+  onnx::NodeProto& node = *graph.add_node();
+  node.set_op_type("If");
+  node.add_input("c");
+  node.add_output("y");
+  onnx::AttributeProto& branch = *node.add_attribute();
+  branch.set_name("then_branch");
+  *branch.mutable_g() = Graph("y = ReduceL2 x");
+  WriteComposites(graph, 14);
+  std::vector<std::string> ops;
+  for (const onnx::NodeProto& inner : node.attribute(0).g().node()) ops.push_back(inner.op_type());
+  EXPECT_THAT(ops, ::testing::ElementsAre("Mul", "ReduceSum", "Sqrt"));
 }
 
 TEST(IdiomsTest, Einsums) {

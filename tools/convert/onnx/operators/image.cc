@@ -477,41 +477,6 @@ absl::Status ConvTranspose(OnnxNode& node) {
   return SetImage(node, x, out);
 }
 
-// Channels to places within blocks, and back: by a transpose of split axes.
-template <bool to_space>
-absl::Status MoveBlocks(OnnxNode& node) {
-  ASSIGN_OR_RETURN(const OnnxValue x, node.value(0));
-  ASSIGN_OR_RETURN(const std::string in, Image(node, x));
-  const int64_t block = IntAttribute(node.node, "blocksize", 0);
-  constexpr int64_t kMost = 1 << 10;
-  if (x.rank() != 4 || !IsNumbers({x.dims.begin() + 1, x.dims.end()}) || block < 1 ||
-      block > kMost) {
-    return InvalidArgument("blocksize ", block, " for shape ", DimsText(x.dims));
-  }
-  const int64_t c = x.dims[1].value(), h = x.dims[2].value(), w = x.dims[3].value();
-  const bool fits = to_space ? c % (block * block) == 0 : h % block == 0 && w % block == 0;
-  if (!fits) return InvalidArgument("a size that blocksize does not divide");
-  const bool columns_first = StringAttribute(node.node, "mode", "DCR") == std::string("CRD");
-  const int64_t few = to_space ? c / (block * block) : c;
-  std::vector<int64_t> split, merged;
-  std::vector<int> order;
-  if (to_space) {
-    split = columns_first ? std::vector<int64_t>{0, few, block, block, h, w}
-                          : std::vector<int64_t>{0, block, block, few, h, w};
-    order = columns_first ? std::vector<int>{0, 1, 4, 2, 5, 3} : std::vector<int>{0, 3, 4, 1, 5, 2};
-    merged = {0, few, h * block, w * block};
-  } else {
-    split = {0, c, h / block, block, w / block, block};
-    order = {0, 3, 5, 1, 2, 4};
-    merged = {0, c * block * block, h / block, w / block};
-  }
-  ASSIGN_OR_RETURN(const std::string parts, Sized(node, "parts", in, split));
-  const std::string moved = node.Scratch("moved"), out = node.Top();
-  RETURN_IF_ERROR(AddTranspose(node.builder(), moved, parts, order, moved));
-  RETURN_IF_ERROR(AddReshape(node.builder(), node.name, moved, merged, out));
-  return SetImage(node, x, out);
-}
-
 // Whether there is one window, the image.
 bool IsWhole(const Window& window, const Dims& dims) {
   bool whole = window.pads == std::vector<int64_t>(window.pads.size(), 0);
@@ -621,8 +586,6 @@ absl::Status GlobalAveragePool(OnnxNode& node) {
 constexpr OnnxType kTypes[] = {
     {"Conv", &Conv},
     {"ConvTranspose", &ConvTranspose},
-    {"DepthToSpace", &MoveBlocks</*to_space=*/true>},
-    {"SpaceToDepth", &MoveBlocks</*to_space=*/false>},
     {"MaxPool", &Pool</*average=*/false>},
     {"AveragePool", &Pool</*average=*/true>},
     {"GlobalMaxPool", &GlobalMaxPool},

@@ -118,13 +118,16 @@ bool OfOneEntry(const OnnxValue& x, const std::vector<int>& axes) {
                      [&](int axis) { return x.dims[axis] == Dim::Of(1); });
 }
 
-// Largest or smallest entry, or the product.
+// The sum, the largest or smallest entry, or the product.
 template <ulf::SumParameter::Function function>
 absl::Status Fold(OnnxNode& node) {
   ASSIGN_OR_RETURN(OnnxValue x, node.value(0));
   ASSIGN_OR_RETURN(const std::vector<int> axes, ReducedAxes(node, x.rank()));
   NoteRows(node, x.dims, axes);
   if (!OfOneEntry(x, axes)) {
+    if (function == ulf::SumParameter::SUM && node.across_rows) {
+      node.graph.MarkRowSum(node.output());
+    }
     ASSIGN_OR_RETURN(x, ReduceAxes(node, x, axes, function));
   }
   SetReduced(node, std::move(x), axes);
@@ -139,16 +142,17 @@ absl::Status LogSoftmax(OnnxNode& node) {
   return SetSoftmax(node, in, out);
 }
 
-enum class Reduction : uint8_t { kSum, kMean, kSumSquare, kL1, kL2 };
-
-absl::Status Reduce(OnnxNode& node, Reduction kind) {
+absl::Status ReduceMean(OnnxNode& node) {
   ASSIGN_OR_RETURN(OnnxValue x, node.value(0));
   ASSIGN_OR_RETURN(const std::vector<int> stated, ReducedAxes(node, x.rank()));
-  const std::vector<int> order = TensorOrder(node.graph, x), back = Inverse(order);
-  if (OfOneEntry(x, stated) && (kind == Reduction::kSum || kind == Reduction::kMean)) {
+  if (OfOneEntry(x, stated)) {
     SetReduced(node, std::move(x), stated);
     return absl::OkStatus();
   }
+  if (node.graph.IsInteger(node.node.input(0))) {
+    return Unimplemented("of integers, whose result ONNX rounds");
+  }
+  const std::vector<int> order = TensorOrder(node.graph, x), back = Inverse(order);
   std::vector<int> axes = stated;
   if (!order.empty()) {
     x = Reordered(x, order);
@@ -156,45 +160,11 @@ absl::Status Reduce(OnnxNode& node, Reduction kind) {
     std::sort(axes.begin(), axes.end());
   }
   NoteRows(node, x.dims, axes);
-  if (kind == Reduction::kSum && node.across_rows) node.graph.MarkRowSum(node.output());
-  if (node.graph.IsInteger(node.node.input(0)) &&
-      (kind == Reduction::kMean || kind == Reduction::kL2)) {
-    return Unimplemented("of integers, whose result ONNX rounds");
-  }
-  ASSIGN_OR_RETURN(std::string tensor, node.graph.PlainAlong(x, axes));
-  if (kind == Reduction::kSumSquare || kind == Reduction::kL2) {
-    ASSIGN_OR_RETURN(tensor, Squared(node, tensor));
-  }
-  if (kind == Reduction::kL1) {
-    ASSIGN_OR_RETURN(tensor, Computed(node, "sizes", "abs(@0)", {tensor}));
-  }
-  const std::string out = node.Top();
-  if (kind == Reduction::kMean) {
-    ASSIGN_OR_RETURN(tensor, MeanAlong(node, tensor, x.dims, axes, node.name, out));
-  } else if (kind == Reduction::kL2) {
-    const std::string total = node.Scratch("total");
-    ASSIGN_OR_RETURN(tensor, SumAlong(node, tensor, axes, total, total));
-    RETURN_IF_ERROR(AddExpression(node.builder(), node.name, "sqrt(@0)", {tensor}, out));
-    tensor = out;
-  } else {
-    ASSIGN_OR_RETURN(tensor, SumAlong(node, tensor, axes, node.name, out));
-  }
-  const OnnxValue y = Reduced(node, tensor, x.dims, axes);
+  ASSIGN_OR_RETURN(const std::string in, node.graph.PlainAlong(x, axes));
+  ASSIGN_OR_RETURN(const std::string mean,
+                   MeanAlong(node, in, x.dims, axes, node.name, node.Top()));
+  const OnnxValue y = Reduced(node, mean, x.dims, axes);
   SetReduced(node, order.empty() ? y : Reordered(y, back), stated);
-  return absl::OkStatus();
-}
-
-template <Reduction kind>
-absl::Status ReduceBy(OnnxNode& node) {
-  return Reduce(node, kind);
-}
-
-// log(sum(x)).
-absl::Status ReduceLogSum(OnnxNode& node) {
-  RETURN_IF_ERROR(Reduce(node, Reduction::kSum));
-  OnnxValue y = *node.graph.FindValue(node.output());
-  ASSIGN_OR_RETURN(y.tensor, Computed(node, "log", "log(@0)", {y.tensor}));
-  node.Set(std::move(y));
   return absl::OkStatus();
 }
 
@@ -226,10 +196,10 @@ struct Normal {
   std::string centred, mean, factor;  // The last two with dimensions of 1 for the axes.
 };
 
-// (x - mean) * factor; `deviation`: its formula, of the variance.  Root mean squares: of a mean of
-// 0.
-absl::StatusOr<Normal> NormalOf(OnnxNode& node, const OnnxValue& x, const std::vector<int>& axes,
-                                absl::string_view deviation) {
+float EpsilonOf(const OnnxNode& node) { return FloatAttribute(node.node, "epsilon", 1e-5f); }
+
+// (x - mean) * factor.  Root mean squares: of a mean of 0.
+absl::StatusOr<Normal> NormalOf(OnnxNode& node, const OnnxValue& x, const std::vector<int>& axes) {
   NoteRows(node, x.dims, axes);
   ASSIGN_OR_RETURN(const std::string in, node.graph.PlainAlong(x, axes));
   const auto mean_of = [&](const std::string& of, const char* what) -> absl::StatusOr<std::string> {
@@ -247,8 +217,10 @@ absl::StatusOr<Normal> NormalOf(OnnxNode& node, const OnnxValue& x, const std::v
   ASSIGN_OR_RETURN(const std::string squares, Squared(node, normal.centred));
   ASSIGN_OR_RETURN(const std::string variance, mean_of(squares, "variance"));
   // By itself: a root and a division for each element would take longer than all else.
-  ASSIGN_OR_RETURN(normal.factor,
-                   Computed(node, "factor", absl::StrCat("1 / ", deviation), {variance}));
+  ASSIGN_OR_RETURN(
+      normal.factor,
+      Computed(node, "factor", absl::StrCat("1 / sqrt(@0 + ", Number(EpsilonOf(node)), ")"),
+               {variance}));
   return normal;
 }
 
@@ -256,11 +228,6 @@ std::vector<int> AxesFrom(int first, int rank) {
   std::vector<int> axes;
   for (int axis = first; axis < rank; ++axis) axes.push_back(axis);
   return axes;
-}
-
-float EpsilonOf(const OnnxNode& node) { return FloatAttribute(node.node, "epsilon", 1e-5f); }
-std::string DeviationOf(const OnnxNode& node) {
-  return absl::StrCat("sqrt(@0 + ", Number(EpsilonOf(node)), ")");
 }
 
 // Of a layer_norm_layer over all dimensions from one on, which are numbers.
@@ -344,7 +311,7 @@ absl::Status LayerNormalization(OnnxNode& node) {
     ASSIGN_OR_RETURN(bottoms.emplace_back(), node.graph.Plain(y));
     text = "@0";
   } else {
-    ASSIGN_OR_RETURN(normal, NormalOf(node, x, AxesFrom(first, x.rank()), DeviationOf(node)));
+    ASSIGN_OR_RETURN(normal, NormalOf(node, x, AxesFrom(first, x.rank())));
     bottoms = {normal.centred, normal.factor};
     text = "@0 * @1";
   }
@@ -357,36 +324,6 @@ absl::Status LayerNormalization(OnnxNode& node) {
   Dims kept = x.dims;
   std::fill(kept.begin() + first, kept.end(), Dim::Of(1));
   return SetStatistics(node, normal, kept);
-}
-
-// By statistics along these axes; scale and bias are one value per channel.
-absl::Status NormalisePerChannel(OnnxNode& node, const OnnxValue& x, const std::vector<int>& axes) {
-  ASSIGN_OR_RETURN(const Normal normal, NormalOf(node, x, axes, DeviationOf(node)));
-  std::vector<std::string> bottoms = {normal.centred, normal.factor};
-  for (int i = 1; i < 3; ++i) {
-    ASSIGN_OR_RETURN(OnnxValue parameter, node.value(i));
-    if (parameter.rank() != 1) return InvalidArgument("want a value per channel");
-    for (int axis = 2; axis < x.rank(); ++axis) parameter = WithAxis(std::move(parameter), 1);
-    ASSIGN_OR_RETURN(bottoms.emplace_back(), node.graph.Plain(parameter));
-  }
-  return SetComputed(node, "@0 * @1 * @2 + @3", bottoms, x.dims);
-}
-
-// Per row and channel.
-absl::Status InstanceNormalization(OnnxNode& node) {
-  ASSIGN_OR_RETURN(const OnnxValue x, node.value(0));
-  if (x.rank() < 3) return Unimplemented("of shape ", DimsText(x.dims));
-  return NormalisePerChannel(node, x, AxesFrom(2, x.rank()));
-}
-
-// (x - mean) / (deviation + 1e-9), as ONNX's own definition of the operator has it.
-absl::Status MeanVarianceNormalization(OnnxNode& node) {
-  ASSIGN_OR_RETURN(const OnnxValue x, node.value(0));
-  std::vector<int64_t> stated = IntsAttribute(node.node, "axes");
-  if (stated.empty()) stated = {0, 2, 3};
-  ASSIGN_OR_RETURN(const std::vector<int> axes, WantAxes(stated, x.rank()));
-  ASSIGN_OR_RETURN(const Normal normal, NormalOf(node, x, axes, "(sqrt(@0) + 1e-9)"));
-  return SetComputed(node, "@0 * @1", {normal.centred, normal.factor}, x.dims);
 }
 
 // By statistics of the request's rows, as a model has it whose own were never gathered
@@ -404,7 +341,15 @@ absl::Status NormaliseByRows(OnnxNode& node, const OnnxValue& x) {
   }
   std::vector<int> axes = AxesFrom(0, x.rank());
   axes.erase(axes.begin() + 1);
-  return NormalisePerChannel(node, x, axes);
+  ASSIGN_OR_RETURN(const Normal normal, NormalOf(node, x, axes));
+  std::vector<std::string> bottoms = {normal.centred, normal.factor};
+  for (int i = 1; i < 3; ++i) {
+    ASSIGN_OR_RETURN(OnnxValue parameter, node.value(i));
+    if (parameter.rank() != 1) return InvalidArgument("want a value per channel");
+    for (int axis = 2; axis < x.rank(); ++axis) parameter = WithAxis(std::move(parameter), 1);
+    ASSIGN_OR_RETURN(bottoms.emplace_back(), node.graph.Plain(parameter));
+  }
+  return SetComputed(node, "@0 * @1 * @2 + @3", bottoms, x.dims);
 }
 
 absl::Status BatchNormalization(OnnxNode& node) {
@@ -434,44 +379,10 @@ absl::Status BatchNormalization(OnnxNode& node) {
   return absl::OkStatus();
 }
 
-// x / (bias + alpha / size * (sum of squares of the channels around it))^beta.
-absl::Status Lrn(OnnxNode& node) {
-  ASSIGN_OR_RETURN(const OnnxValue x, node.value(0));
-  constexpr int64_t kMostChannels = 4096;
-  const int64_t size = IntAttribute(node.node, "size", 0);
-  if (x.rank() < 2 || !x.dims[1].IsConst() || x.dims[1].value() > kMostChannels || size < 1) {
-    return Unimplemented("size ", size, " of channels of shape ", DimsText(x.dims));
-  }
-  const int64_t channels = x.dims[1].value();
-  const float share = FloatAttribute(node.node, "alpha", 1e-4f) / static_cast<float>(size);
-  Dense band{.weight = std::vector<float>(static_cast<size_t>(channels * channels), 0.0f),
-             .sizes = {channels, channels}};
-  for (int64_t to = 0; to < channels; ++to) {
-    const int64_t end = std::min(channels, to + size / 2 + 1);
-    for (int64_t from = std::max<int64_t>(0, to - (size - 1) / 2); from < end; ++from) {
-      band.weight[static_cast<size_t>(from * channels + to)] = share;
-    }
-  }
-  ASSIGN_OR_RETURN(const std::string in, node.graph.PlainAlong(x, {1}));
-  ASSIGN_OR_RETURN(const std::string squares, Squared(node, in));
-  const std::string sums = node.Scratch("sums");
-  const int last = x.rank() - 1;
-  ASSIGN_OR_RETURN(const OnnxValue around,
-                   DenseOf(node, MoveAxis(node.graph.Whole(squares), 1, last), band, sums, sums));
-  ASSIGN_OR_RETURN(const std::string total, node.graph.Plain(MoveAxis(around, last, 1)));
-  const std::string bias = Number(FloatAttribute(node.node, "bias", 1));
-  const std::string beta = Number(FloatAttribute(node.node, "beta", 0.75f));
-  return SetComputed(node, absl::StrCat("@0 / pow(@1 + ", bias, ", ", beta, ")"), {in, total},
-                     x.dims);
-}
-
 constexpr OnnxType kTypes[] = {
     {"Softmax", &Softmax},
-    {"ReduceSum", &ReduceBy<Reduction::kSum>},
-    {"ReduceMean", &ReduceBy<Reduction::kMean>},
-    {"ReduceSumSquare", &ReduceBy<Reduction::kSumSquare>},
-    {"ReduceL1", &ReduceBy<Reduction::kL1>},
-    {"ReduceL2", &ReduceBy<Reduction::kL2>},
+    {"ReduceSum", &Fold<ulf::SumParameter::SUM>},
+    {"ReduceMean", &ReduceMean},
     {"ReduceMax", &Fold<ulf::SumParameter::MAX>},
     {"ReduceMin", &Fold<ulf::SumParameter::MIN>},
     {"ReduceProd", &Fold<ulf::SumParameter::PRODUCT>},
@@ -479,10 +390,6 @@ constexpr OnnxType kTypes[] = {
     {"BatchNormalization", &BatchNormalization},
     {"LayerNormalization", &LayerNormalization},
     {"RMSNormalization", &LayerNormalization},
-    {"InstanceNormalization", &InstanceNormalization},
-    {"MeanVarianceNormalization", &MeanVarianceNormalization},
-    {"LRN", &Lrn},
-    {"ReduceLogSum", &ReduceLogSum},
     {"ReduceLogSumExp", &ReduceLogSumExp},
 };
 

@@ -87,22 +87,6 @@ absl::Status ArgBest(OnnxNode& node) {
   return absl::OkStatus();
 }
 
-absl::Status Hardmax(OnnxNode& node) {
-  ASSIGN_OR_RETURN(const OnnxValue x, node.value(0));
-  const bool flattens = node.graph.opset() < 13;
-  ASSIGN_OR_RETURN(const int axis,
-                   WantAxis(IntAttribute(node.node, "axis", flattens ? 1 : -1), x.rank()));
-  if (flattens && axis + 1 != x.rank()) {
-    return Unimplemented("an axis other than the last before operator set 13");
-  }
-  RETURN_IF_ERROR(WantNoRows(x, axis));
-  ASSIGN_OR_RETURN(const OnnxValue best, BestPlace(node, x, axis, true, false));
-  ASSIGN_OR_RETURN(const std::string place, node.graph.Plain(best));
-  ASSIGN_OR_RETURN(const std::string places,
-                   AddPlaces(node, x.dims[axis].value(), x.rank() - 1 - axis));
-  return SetComputed(node, "@0 == @1", {place, places}, x.dims);
-}
-
 absl::Status TopK(OnnxNode& node) {
   constexpr int64_t kFirstSetOfIntegers = 11;
   ASSIGN_OR_RETURN(const OnnxValue x, node.value(0));
@@ -475,44 +459,14 @@ absl::Status GatherNd(OnnxNode& node) {
   return absl::OkStatus();
 }
 
-// What a triangle of constants leaves.
-absl::Status Trilu(OnnxNode& node) {
-  ASSIGN_OR_RETURN(const OnnxValue x, node.value(0));
-  const int last = x.rank() - 1;
-  if (last < 1) return InvalidArgument("want a matrix");
-  int64_t k = 0;
-  if (node.Has(1)) {
-    ASSIGN_OR_RETURN(const std::vector<int64_t> shift, Integers(node, 1, "k"));
-    if (shift.size() != 1) return InvalidArgument("want one diagonal");
-    k = shift[0];
-  }
-  RETURN_IF_ERROR(WantNoRows(x, last - 1));
-  RETURN_IF_ERROR(WantNoRows(x, last));
-  const int64_t rows = x.dims[last - 1].value(), columns = x.dims[last].value();
-  if (engine::SaturatingMultiply(rows, columns) > kMostPairs)
-    return Unimplemented("a matrix that is too large");
-  const bool upper = IntAttribute(node.node, "upper", 1) != 0;
-  std::vector<float> kept;
-  for (int64_t i = 0; i < rows * columns; ++i) {
-    const int64_t above = i % columns - i / columns;
-    kept.push_back((upper ? above >= k : above <= k) ? 1.0f : 0.0f);
-  }
-  ASSIGN_OR_RETURN(const std::string in, node.graph.PlainAlong(x, {last - 1, last}));
-  const std::string mask = node.Scratch("triangle");
-  RETURN_IF_ERROR(AddConstant(node.builder(), mask, MakeBlob({rows, columns}, kept), mask));
-  return SetComputed(node, "where(@0, @1, 0)", {mask, in}, x.dims);
-}
-
 constexpr OnnxType kTypes[] = {
     {"ArgMax", &ArgBest</*largest=*/true>},
     {"ArgMin", &ArgBest</*largest=*/false>},
-    {"Hardmax", &Hardmax},
     {"ScatterElements", &ScatterElements},
     {"TopK", &TopK},
     {"OneHot", &OneHot},
     {"Gather", &Gather},
     {"GatherElements", &GatherElements},
-    {"Trilu", &Trilu},
     {"NonZero", &NonZero},
     {"GatherND", &GatherNd},
     {"TreeEnsembleRegressor", &ConvertTrees},

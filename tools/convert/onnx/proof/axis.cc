@@ -137,28 +137,12 @@ double Total(const Call& c, const std::vector<double>& line) {
   for (const double value : line) total = c.Round(c.in[0]->type, total + value);
   return total;
 }
-double TotalOfSquares(const std::vector<double>& line) {
-  double total = 0;
-  for (const double value : line) total += value * value;
-  return total;
-}
 Results ReduceSum(const Call& c) {
   return Reduce(c, [&](const auto& line) { return Total(c, line); });
 }
 Results ReduceMean(const Call& c) {
   return Reduce(
       c, [&](const auto& line) { return Total(c, line) / static_cast<double>(line.size()); });
-}
-Results ReduceSumSquare(const Call& c) { return Reduce(c, &TotalOfSquares); }
-Results ReduceL2(const Call& c) {
-  return Reduce(c, [](const auto& line) { return std::sqrt(TotalOfSquares(line)); });
-}
-Results ReduceL1(const Call& c) {
-  return Reduce(c, [](const auto& line) {
-    double total = 0;
-    for (const double value : line) total += std::fabs(value);
-    return total;
-  });
 }
 Results ReduceMax(const Call& c) {
   return Reduce(c, [](const auto& line) {
@@ -176,9 +160,6 @@ Results ReduceProd(const Call& c) {
     for (const double value : line) product *= value;
     return product;
   });
-}
-Results ReduceLogSum(const Call& c) {
-  return Reduce(c, [&](const auto& line) { return std::log(Total(c, line)); });
 }
 Results ReduceLogSumExp(const Call& c) {
   return Reduce(c, [](const auto& line) {
@@ -232,64 +213,6 @@ Results LayerNormalization(const Call& c) {
                             Floats(x.type, kept, std::move(factors))};
 }
 
-Results InstanceNormalization(const Call& c) {
-  RETURN_IF_ERROR(WantFloats(c));
-  const Array& x = *c.in[0];
-  if (x.rank() < 3) return Misfit(c, "want places");
-  const int64_t channels = x.dims[1], planes = x.dims[0] * channels;
-  const int64_t size = planes == 0 ? 0 : x.elements() / planes;
-  if (c.in[1]->elements() != channels || c.in[2]->elements() != channels) {
-    return Misfit(c, "want a parameter per channel");
-  }
-  const double epsilon = double{FloatAttribute(c.node, "epsilon", 1e-5f)};
-  std::vector<double> values = ValuesOf(x);
-  for (int64_t plane = 0; plane < planes; ++plane) {
-    double mean = 0, variance = 0;
-    double* const first = values.data() + plane * size;
-    for (int64_t i = 0; i < size; ++i) mean += first[i] / static_cast<double>(size);
-    for (int64_t i = 0; i < size; ++i) {
-      variance += (first[i] - mean) * (first[i] - mean) / static_cast<double>(size);
-    }
-    for (int64_t i = 0; i < size; ++i) {
-      first[i] = c.Round(x.type, (first[i] - mean) / std::sqrt(variance + epsilon) *
-                                         c.in[1]->at(plane % channels) +
-                                     c.in[2]->at(plane % channels));
-    }
-  }
-  return One(Floats(x.type, x.dims, std::move(values)));
-}
-
-Results MeanVarianceNormalization(const Call& c) {
-  RETURN_IF_ERROR(WantFloats(c));
-  const Array& x = *c.in[0];
-  Sizes axes = IntsAttribute(c.node, "axes");
-  if (axes.empty()) axes = {0, 2, 3};
-  Sizes outer = x.dims, inner(x.dims.size(), 1);
-  for (const int64_t axis : axes) {
-    ASSIGN_OR_RETURN(const size_t d, AxisOf(axis, x.rank()));
-    inner[d] = x.dims[d];
-    outer[d] = 1;
-  }
-  double size = 1;
-  for (const int64_t d : inner) size *= static_cast<double>(d);
-  std::vector<double> values = ValuesOf(x);
-  const Sizes strides[] = {StridesOf(x.dims)};
-  Walk(outer, strides, [&](const int64_t* from) {
-    double mean = 0, variance = 0;
-    const int64_t start = from[0];
-    const auto each = [&](auto fn) {
-      Walk(inner, strides,
-           [&](const int64_t* at) { fn(values[static_cast<size_t>(start + at[0])]); });
-    };
-    each([&](double& value) { mean += value / size; });
-    each([&](double& value) { variance += (value - mean) * (value - mean) / size; });
-    each([&](double& value) {
-      value = c.Round(x.type, (value - mean) / (std::sqrt(variance) + 1e-9));
-    });
-  });
-  return One(Floats(x.type, x.dims, std::move(values)));
-}
-
 Results BatchNormalization(const Call& c) {
   RETURN_IF_ERROR(WantFloats(c));
   const Array& x = *c.in[0];
@@ -326,21 +249,15 @@ constexpr Operator kOperators[] = {
     {"LogSoftmax", 1, &LogSoftmax},
     {"ReduceSum", 1, &ReduceSum},
     {"ReduceMean", 1, &ReduceMean},
-    {"ReduceSumSquare", 1, &ReduceSumSquare},
-    {"ReduceL1", 1, &ReduceL1},
-    {"ReduceL2", 1, &ReduceL2},
     {"ReduceMax", 1, &ReduceMax},
     {"ReduceMin", 1, &ReduceMin},
     {"ReduceProd", 1, &ReduceProd},
-    {"ReduceLogSum", 1, &ReduceLogSum},
     {"ReduceLogSumExp", 1, &ReduceLogSumExp},
     {"NegativeLogLikelihoodLoss", 2, &NegativeLogLikelihoodLoss},
     {"SoftmaxCrossEntropyLoss", 2, &SoftmaxCrossEntropyLoss},
     {"LayerNormalization", 2, &LayerNormalization},
     {"RMSNormalization", 2, &LayerNormalization},
-    {"MeanVarianceNormalization", 1, &MeanVarianceNormalization},
     {"BatchNormalization", 5, &BatchNormalization},
-    {"InstanceNormalization", 3, &InstanceNormalization},
 };
 
 }  // namespace

@@ -158,64 +158,6 @@ Results ConvTranspose(const Call& c) {
   return One(Floats(x.type, t.dims, std::move(out)));
 }
 
-template <bool to_space>  // NOLINTNEXTLINE(readability-function-size): a loop per axis.
-Results MoveBlocks(const Call& c) {
-  const Array& x = *c.in[0];
-  const int64_t b = IntAttribute(c.node, "blocksize", 0);
-  if (x.rank() != 4 || b < 1 || b > 1024) return Misfit(c, "want an image and a blocksize");
-  const int64_t channels = x.dims[1], height = x.dims[2], width = x.dims[3];
-  if (to_space ? channels % (b * b) != 0 : height % b != 0 || width % b != 0) {
-    return Misfit(c, "a size that blocksize does not divide");
-  }
-  const bool crd = StringAttribute(c.node, "mode", "DCR") == std::string("CRD");
-  const Sizes dims = to_space ? Sizes{x.dims[0], channels / (b * b), height * b, width * b}
-                              : Sizes{x.dims[0], channels * b * b, height / b, width / b};
-  std::vector<int64_t> from;
-  for (int64_t n = 0; n < dims[0]; ++n) {
-    for (int64_t channel = 0; channel < dims[1]; ++channel) {
-      for (int64_t y = 0; y < dims[2]; ++y) {
-        for (int64_t z = 0; z < dims[3]; ++z) {
-          const int64_t block = y % b * b + z % b;
-          if (to_space) {
-            const int64_t source = crd ? channel * b * b + block : block * dims[1] + channel;
-            from.push_back(((n * channels + source) * height + y / b) * width + z / b);
-          } else {
-            const int64_t place = channel / channels;
-            from.push_back(((n * channels + channel % channels) * height + y * b + place / b) *
-                               width +
-                           z * b + place % b);
-          }
-        }
-      }
-    }
-  }
-  return One(Pick(x, dims, from));
-}
-
-Results Lrn(const Call& c) {
-  const Array& x = *c.in[0];
-  const int64_t size = IntAttribute(c.node, "size", 0);
-  if (x.rank() < 2 || size < 1) return Misfit(c, "want channels and a size");
-  const double alpha = double{FloatAttribute(c.node, "alpha", 1e-4f)};
-  const double beta = double{FloatAttribute(c.node, "beta", 0.75f)};
-  const double bias = double{FloatAttribute(c.node, "bias", 1)};
-  const int64_t channels = x.dims[1], inner = StridesOf(x.dims)[1];
-  std::vector<double> out;
-  for (int64_t k = 0; k < x.elements(); ++k) {
-    if (k % kOften == 0) RETURN_IF_ERROR(c.options.budget.Check());
-    const int64_t channel = k / inner % channels;
-    double total = 0;
-    for (int64_t other = std::max<int64_t>(0, channel - (size - 1) / 2);
-         other <= std::min(channels - 1, channel + size / 2); ++other) {
-      const double value = x.at(k + (other - channel) * inner);
-      total += value * value;
-    }
-    const double factor = std::pow(bias + alpha / static_cast<double>(size) * total, beta);
-    out.push_back(c.Round(x.type, x.at(k) / factor));
-  }
-  return One(Floats(x.type, x.dims, std::move(out)));
-}
-
 // ----------------------------------------------------------------------- convolution, pooling
 
 struct Window {
@@ -396,9 +338,6 @@ constexpr Operator kOperators[] = {
     {"Resize", 1, &Resize},
     {"Upsample", 1, &Resize},
     {"ConvTranspose", 2, &ConvTranspose},
-    {"DepthToSpace", 1, &MoveBlocks</*to_space=*/true>},
-    {"SpaceToDepth", 1, &MoveBlocks</*to_space=*/false>},
-    {"LRN", 1, &Lrn},
     {"Conv", 2, &Conv},
     {"MaxPool", 1, &Pool</*average=*/false>},
     {"AveragePool", 1, &Pool</*average=*/true>},

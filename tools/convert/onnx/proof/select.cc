@@ -54,18 +54,6 @@ Results ArgBest(const Call& c) {
   return One(Ints(onnx::TensorProto::INT64, dims, std::move(out)));
 }
 
-Results Hardmax(const Call& c) {
-  const Array& x = *c.in[0];
-  if (c.opset < 13) return Unimplemented("before operator set 13");
-  ASSIGN_OR_RETURN(const size_t axis, AxisOf(IntAttribute(c.node, "axis", -1), x.rank()));
-  std::vector<double> out(static_cast<size_t>(x.elements()), 0.0);
-  Lines(x.dims, axis, [&](int64_t first, int64_t step) {
-    const int64_t best = Ranked(x, first, step, x.dims[axis], true)[0];
-    out[static_cast<size_t>(first + best * step)] = 1;
-  });
-  return One(Floats(x.type, x.dims, std::move(out)));
-}
-
 Results TopK(const Call& c) {
   const Array& x = *c.in[0];
   ASSIGN_OR_RETURN(const size_t axis, AxisOf(IntAttribute(c.node, "axis", -1), x.rank()));
@@ -179,23 +167,6 @@ Results EyeLike(const Call& c) {
   return One(Ints(type, x.dims, std::move(values)));
 }
 
-Results Trilu(const Call& c) {
-  const Array& x = *c.in[0];
-  if (x.rank() < 2) return Misfit(c, "want a matrix");
-  if (c.Has(1) && c.in[1]->elements() != 1) return Misfit(c, "want one diagonal");
-  const int64_t columns = x.dims.back(), rows = x.dims[x.dims.size() - 2];
-  const auto k = c.Has(1) ? static_cast<int64_t>(c.in[1]->at(0)) : 0;
-  const bool upper = IntAttribute(c.node, "upper", 1) != 0;
-  std::vector<double> values = ValuesOf(x);
-  for (size_t i = 0; i < values.size(); ++i) {
-    const auto at = static_cast<int64_t>(i);
-    const int64_t above = at % columns - at / columns % rows;
-    if (upper ? above < k : above > k) values[i] = 0;
-  }
-  if (x.is_float()) return One(Floats(x.type, x.dims, std::move(values)));
-  return One(Ints(x.type, x.dims, {values.begin(), values.end()}));
-}
-
 Results CumSum(const Call& c) {
   const Array& x = *c.in[0];
   if (c.in[1]->elements() != 1) return Misfit(c, "want an axis");
@@ -298,11 +269,9 @@ constexpr Operator kOperators[] = {
     {"ScatterElements", 3, &ScatterElements},
     {"ArgMax", 1, &ArgBest</*largest=*/true>},
     {"ArgMin", 1, &ArgBest</*largest=*/false>},
-    {"Hardmax", 1, &Hardmax},
     {"TopK", 1, &TopK},
     {"OneHot", 3, &OneHot},
     {"NonZero", 1, &NonZero},
-    {"Trilu", 1, &Trilu},
     {"EyeLike", 1, &EyeLike},
     {"GatherND", 2, &GatherNd},
     {"ScatterND", 3, &ScatterNd},

@@ -29,6 +29,7 @@ class CompositeWriter : public Rewriter {
   using Rewriter::Ints;
   using Rewriter::Make;
   using Rewriter::Number;
+  using Rewriter::NumbersBelow;
 
   int64_t opset() const { return opset_; }
   // Of onnx::TensorProto; 0: not known.
@@ -39,7 +40,9 @@ class CompositeWriter : public Rewriter {
 
   // Values of their own, named after an output of `of`.
   std::string Float(const onnx::NodeProto& of, const std::string& x);
-  std::string Reduce(const onnx::NodeProto& of, const char* op, const std::string& x, int64_t axis);
+  // The axes stay.
+  std::string Reduce(const onnx::NodeProto& of, const char* op, const std::string& x,
+                     const std::vector<int64_t>& axes);
   std::string Transposed(const onnx::NodeProto& of, const std::string& x,
                          const std::vector<int64_t>& order);
   std::string SizeOf(const onnx::NodeProto& of, const std::string& x, int64_t axis);
@@ -60,6 +63,8 @@ struct Composite {
 };
 inline constexpr char kMicrosoft[] = "com.microsoft", kMl[] = "ai.onnx.ml";
 
+// What ONNX itself defines so.
+absl::Span<const Composite> DefinedComposites();
 absl::Span<const Composite> AttentionComposites();
 absl::Span<const Composite> QuantisedComposites();
 // Of scikit-learn's exporters.

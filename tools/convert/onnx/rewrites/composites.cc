@@ -1,6 +1,7 @@
 // Operators that are written by others: families of them in tables, and some of their own.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <limits>
 #include <optional>
 #include <string>
 #include <vector>
@@ -32,7 +33,7 @@ bool Norm(CompositeWriter& w, const Node& node) {
   const int64_t p = IntAttribute(node, "p", 2);
   const char* const op = p == 1 ? "ReduceL1" : "ReduceL2";
   const std::string& x = node.input(0);
-  w.AddNormal(node, x, w.Reduce(node, op, x, IntAttribute(node, "axis", -1)));
+  w.AddNormal(node, x, w.Reduce(node, op, x, {IntAttribute(node, "axis", -1)}));
   return p == 1 || p == 2;
 }
 
@@ -109,11 +110,14 @@ std::string CompositeWriter::Float(const Node& of, const std::string& x) {
 }
 
 std::string CompositeWriter::Reduce(const Node& of, const char* op, const std::string& x,
-                                    int64_t axis) {
+                                    const std::vector<int64_t>& axes) {
   std::string out = Fresh(of.output(0));
   Node& node = Add(of, op, {x}, out);
-  SetInts(node, "axes", {axis});
-  SetInt(node, "keepdims", 1);
+  if (op == absl::string_view("ReduceSum") && opset_ >= kAxesAreInputs) {
+    node.add_input(Integers(out, axes));
+  } else {
+    SetInts(node, "axes", axes);
+  }
   return out;
 }
 
@@ -131,7 +135,8 @@ bool CompositeWriter::OnlyFirst(const Node& node) const {
 
 std::string CompositeWriter::SizeOf(const Node& of, const std::string& x, int64_t axis) {
   std::string size = Fresh(of.output(0));
-  AddSlice(of, Make(of, "Shape", {x}), 0, axis, axis + 1, size);
+  const int64_t end = axis == -1 ? std::numeric_limits<int64_t>::max() : axis + 1;
+  AddSlice(of, Make(of, "Shape", {x}), 0, axis, end, size);
   return size;
 }
 
@@ -143,7 +148,7 @@ void CompositeWriter::AddNormal(const Node& node, const std::string& x, const st
 
 bool CompositeWriter::Replace(const Node& node) {
   for (const absl::Span<const Composite> family :
-       {AttentionComposites(), QuantisedComposites(), ScikitLearnComposites(),
+       {DefinedComposites(), AttentionComposites(), QuantisedComposites(), ScikitLearnComposites(),
         absl::Span<const Composite>(kOthers)}) {
     for (const Composite& row : family) {
       const bool domain =
@@ -159,7 +164,13 @@ bool CompositeWriter::Replace(const Node& node) {
 }
 
 void WriteComposites(onnx::GraphProto& graph, int64_t opset) {
-  CompositeWriter(graph, opset).Run();
+  while (CompositeWriter(graph, opset).Run()) {  // Some are made of others.
+  }
+  for (Node& node : *graph.mutable_node()) {
+    for (onnx::AttributeProto& attribute : *node.mutable_attribute()) {
+      if (attribute.has_g()) WriteComposites(*attribute.mutable_g(), opset);
+    }
+  }
   for (onnx::ValueInfoProto& output : *graph.mutable_output()) {
     // Of ZipMap, whose matrix takes its place.
     if (!output.type().sequence_type().elem_type().has_map_type()) continue;

@@ -21,8 +21,6 @@ namespace ulfd::convert {
 namespace {
 
 constexpr int64_t kEnd = std::numeric_limits<int64_t>::max();
-// GroupNormalization has a scale per channel from here on, and per group before.
-constexpr int64_t kScalePerChannel = 21;
 
 // Tensors that are known one by one, or the parts of one tensor, of which there may be any number.
 struct Sequence {
@@ -66,7 +64,6 @@ class PlainWriter : public Rewriter {
     if (op == "Sub") return NoteShift(node);
     if (op == "Where") return MaskBeforeShift(node);
     if (op == "Softmax" || op == "LogSoftmax") return DropShift(node);
-    if (op == "GroupNormalization") return PlainGroups(node);
     if (op == "SplitToSequence") return SplitUp(node);
     if (op == "SequenceConstruct") {
       sequences_[node.output(0)] = {.items = {node.input().begin(), node.input().end()}};
@@ -409,40 +406,6 @@ class PlainWriter : public Rewriter {
       item = wider;
     }
     SetInt(Add(node, "Concat", items, node.output(0)), "axis", axis);
-    return true;
-  }
-
-  // [rows, groups, everything of a group], each normalised.
-  bool PlainGroups(const onnx::NodeProto& node) {
-    const onnx::TensorProto* const scale =
-        node.input_size() == 3 ? FindTensor(node.input(1)) : nullptr;
-    const int64_t groups = IntAttribute(node, "num_groups", 0);
-    if (scale == nullptr || scale->dims_size() != 1 || groups < 1) return false;
-    const int64_t channels = scale->dims(0);
-    const bool per_channel = opset_ >= kScalePerChannel;
-    if (per_channel ? channels % groups != 0 : channels != groups) return false;
-    const std::string &x = node.input(0), &out = node.output(0);
-    const std::string grouped = Fresh(out), normal = Fresh(out), shape = Fresh(out);
-    Add(node, "Reshape", {x, Integers(out, {0, groups, -1})}, grouped);
-    const std::string by = per_channel ? Floats(out, std::vector<float>(groups, 1)) : node.input(1);
-    const std::string plus =
-        per_channel ? Floats(out, std::vector<float>(groups, 0)) : node.input(2);
-    onnx::NodeProto& each = Add(node, "InstanceNormalization", {grouped, by, plus}, normal);
-    const onnx::AttributeProto* const epsilon = FindAttribute(node, "epsilon");
-    if (epsilon != nullptr) *each.add_attribute() = *epsilon;
-    std::string result = normal;
-    if (per_channel) {
-      const std::string column = Integers(out, {-1, 1});
-      std::string wide[] = {Fresh(out), Fresh(out), Fresh(out), Fresh(out), Fresh(out)};
-      Add(node, "Reshape", {normal, Integers(out, {0, channels, -1})}, wide[0]);
-      Add(node, "Reshape", {node.input(1), column}, wide[1]);
-      Add(node, "Reshape", {node.input(2), column}, wide[2]);
-      Add(node, "Mul", {wide[0], wide[1]}, wide[3]);
-      Add(node, "Add", {wide[3], wide[2]}, wide[4]);
-      result = wide[4];
-    }
-    Add(node, "Shape", {x}, shape);
-    Add(node, "Reshape", {result, shape}, out);
     return true;
   }
 

@@ -27,15 +27,16 @@ void ReadNorms(onnx::GraphProto& graph, int64_t opset);
 
 // Replaces what exporters write for split(), unbind() and stack() by sequences of tensors
 // (SplitToSequence, SequenceConstruct, SequenceAt, ConcatFromSequence, ...) by Slice, Squeeze,
-// Unsqueeze and Concat, CastLike by Cast, and GroupNormalization by InstanceNormalization.  A
-// Softmax of x - max(x) becomes one of x: the maximum may be of all rows.  States that are zeros,
-// repeated for each row, are left out, and parts of which only the shape is read.  What depends on
-// values, or on sizes that the nodes do not say, stays as it is.
+// Unsqueeze and Concat, and CastLike by Cast.  A Softmax of x - max(x) becomes one of x: the
+// maximum may be of all rows.  States that are zeros, repeated for each row, are left out, and
+// parts of which only the shape is read.  What depends on values, or on sizes that the nodes do not
+// say, stays as it is.
 void WritePlainly(onnx::GraphProto& graph, int64_t opset);
 
-// Replaces what it knows of ai.onnx.ml (linear models and what prepares their inputs), quantised
-// weights and activations (as whole numbers in single precision), and others.  What has inputs or
-// attributes that are not known stays as it is.
+// Replaces what ONNX itself defines by other operators (norms, some reductions), what it knows of
+// ai.onnx.ml (linear models and what prepares their inputs), quantised weights and activations (as
+// whole numbers in single precision), and others; in branches, too.  What has inputs or attributes
+// that are not known stays as it is.
 void WriteComposites(onnx::GraphProto& graph, int64_t opset);
 // Why such an operator is not converted, and what to do.
 std::string WhyNot(const onnx::NodeProto& node);

@@ -77,7 +77,7 @@ bool Scale(CompositeWriter& w, const Node& node) {
 bool Normal(CompositeWriter& w, const Node& node) {
   const std::string norm = StringAttribute(node, "norm", "MAX"), x = w.Float(node, node.input(0));
   const char* const op = norm == "L1" ? "ReduceL1" : norm == "L2" ? "ReduceL2" : "ReduceMax";
-  w.AddNormal(node, x, w.Reduce(node, op, x, -1));
+  w.AddNormal(node, x, w.Reduce(node, op, x, {-1}));
   return true;
 }
 
