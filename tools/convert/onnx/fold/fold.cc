@@ -303,7 +303,10 @@ absl::StatusOr<Dims> Reshaped(const Call& call) {
     return std::accumulate(dims.begin(), dims.end(), Dim::Of(1), engine::Multiply);
   };
   const Dim count = product(wanted);
-  if (count == product(call.in[0]->dims) && !count.IsUnknown()) return wanted;
+  // 0 and -1 are no sizes.
+  const bool sizes = std::all_of(wanted.begin(), wanted.end(),
+                                 [](const Dim& d) { return !d.IsConst() || d.value() > 0; });
+  if (sizes && count == product(call.in[0]->dims) && !count.IsUnknown()) return wanted;
   return Unimplemented("a constant per row in another shape");
 }
 
