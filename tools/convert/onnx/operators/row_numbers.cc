@@ -542,34 +542,9 @@ absl::StatusOr<bool> TakeAsValues(OnnxNode& node, const std::string& name) {
   return true;
 }
 
-}  // namespace
-
-absl::StatusOr<bool> ConvertRowNumbers(OnnxNode& node) {
+// Of a node whose operand `at` is numbers of rows; false: it reads them as values.
+absl::StatusOr<bool> ConvertReader(OnnxNode& node, int at) {
   const std::string& op = node.node.op_type();
-  if (op == "GatherND" && IntAttribute(node.node, "batch_dims", 0) == 1) {
-    ASSIGN_OR_RETURN(const bool same, GatherSamePlaces(node));
-    if (same) return true;
-  }
-  const Constant* const limit = node.constant(1);
-  if (op == "Range" && limit != nullptr && !limit->is_float && limit->elements() == 1 &&
-      CountsRows(limit->dim(0))) {
-    RETURN_IF_ERROR(CountRows(node, limit->dim(0)));
-    return true;
-  }
-  if (op == "ScatterND" && limit != nullptr && !limit->is_float && node.Has(2) &&
-      (node.graph.FindValue(node.node.input(0)) != nullptr ||
-       node.graph.FindValue(node.node.input(2)) != nullptr)) {
-    RETURN_IF_ERROR(ScatterAtConstants(node, *limit));
-    return true;
-  }
-  int at = -1;
-  for (int i = 0; i < node.node.input_size(); ++i) {
-    if (node.graph.FindRowNumbers(node.node.input(i)) != nullptr) at = i;
-  }
-  if (at < 0) return MakesPlacesTimesRows(node);
-  if (at > 1 && op != "Concat") {
-    return Unimplemented("computes with numbers of rows");
-  }
   RowNumbers rows = *node.graph.FindRowNumbers(node.node.input(at));
   if (op == "Shape" && node.node.attribute_size() == 0) {
     const auto rank = static_cast<int64_t>(rows.dims.size());
@@ -610,6 +585,37 @@ absl::StatusOr<bool> ConvertRowNumbers(OnnxNode& node) {
   }
   node.graph.SetRowNumbers(node.output(), std::move(rows));
   return true;
+}
+
+}  // namespace
+
+absl::StatusOr<bool> ConvertRowNumbers(OnnxNode& node) {
+  const std::string& op = node.node.op_type();
+  if (op == "GatherND" && IntAttribute(node.node, "batch_dims", 0) == 1) {
+    ASSIGN_OR_RETURN(const bool same, GatherSamePlaces(node));
+    if (same) return true;
+  }
+  const Constant* const limit = node.constant(1);
+  if (op == "Range" && limit != nullptr && !limit->is_float && limit->elements() == 1 &&
+      CountsRows(limit->dim(0))) {
+    RETURN_IF_ERROR(CountRows(node, limit->dim(0)));
+    return true;
+  }
+  if (op == "ScatterND" && limit != nullptr && !limit->is_float && node.Has(2) &&
+      (node.graph.FindValue(node.node.input(0)) != nullptr ||
+       node.graph.FindValue(node.node.input(2)) != nullptr)) {
+    RETURN_IF_ERROR(ScatterAtConstants(node, *limit));
+    return true;
+  }
+  int at = -1;
+  for (int i = 0; i < node.node.input_size(); ++i) {
+    if (node.graph.FindRowNumbers(node.node.input(i)) != nullptr) at = i;
+  }
+  if (at < 0) return MakesPlacesTimesRows(node);
+  if (at > 1 && op != "Concat") {
+    return Unimplemented("computes with numbers of rows");
+  }
+  return ConvertReader(node, at);
 }
 
 }  // namespace ulfd::convert
