@@ -533,8 +533,8 @@ absl::StatusOr<bool> TakeAsValues(OnnxNode& node, const std::string& name) {
     const std::string text = absl::StrCat("@0 * ", rows.scale, " + ", rows.shift);
     ASSIGN_OR_RETURN(value.tensor, Computed(node, "numbers", text, {value.tensor}));
   }
-  while (value.rank() < static_cast<int>(rows.dims.size())) {
-    value = WithAxis(std::move(value), value.rank());
+  for (size_t axis = 1; axis < rows.dims.size(); ++axis) {
+    value = WithAxis(std::move(value), static_cast<int>(axis));
   }
   node.graph.Define(name, std::move(value));
   node.graph.MarkSmall(name);
