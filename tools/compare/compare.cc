@@ -9,11 +9,13 @@
 #include "absl/strings/str_cat.h"
 #include "base/errors.h"
 #include "base/status_macros.h"
+#include "base/text.h"
 #include "engine/runtime/model.h"
 #include "engine/tensor/onednn.h"
 #include "engine/weights/npz.h"
 #include "tools/cli/commands.h"
 #include "tools/cli/print.h"
+#include "tools/cli/text_table.h"
 #include "tools/compare/comparison.h"
 #include "tools/compare/score_set.h"
 #include "tools/model/model_flags.h"
@@ -46,8 +48,8 @@ absl::Status CompareTensors(const std::string& a_path, const std::string& b_path
   const Comparison comparison = Compare(a, b, order, tolerance);
   Print(stdout, ToText(comparison, tolerance));
   if (comparison.first_beyond < 0) return absl::OkStatus();
-  return FailedPrecondition(comparison.tensors[comparison.first_beyond].name, ": not within ",
-                            tolerance);
+  const std::string& first = comparison.tensors[comparison.first_beyond].name;
+  return FailedPrecondition(Clipped(first, kMaxKeptErrorBytes), ": not within ", tolerance);
 }
 
 absl::Status CompareScores(const std::string& a_path, const std::string& b_path,

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "base/text.h"
 #include "engine/tensor/tensor.h"
 #include "tools/cli/text_table.h"
 
@@ -90,13 +91,14 @@ std::string ToText(const Comparison& comparison, double tolerance) {
   }
   std::string text = table.ToString();
   if (!comparison.only_in_b.empty()) {
-    absl::StrAppend(&text, "only in B: ", absl::StrJoin(comparison.only_in_b, ", "), "\n");
+    const std::string names = absl::StrJoin(comparison.only_in_b, ", ");
+    absl::StrAppend(&text, "only in B: ", Clipped(names, kMaxKeptErrorBytes), "\n");
   }
   if (comparison.first_beyond < 0) {
     absl::StrAppend(&text, comparison.tensors.size(), " tensors agree within ", tolerance, "\n");
   } else {
-    absl::StrAppend(
-        &text, "first tensor to differ: ", comparison.tensors[comparison.first_beyond].name, "\n");
+    const std::string& first = comparison.tensors[comparison.first_beyond].name;
+    absl::StrAppend(&text, "first tensor to differ: ", Clipped(first, kMaxKeptErrorBytes), "\n");
   }
   return text;
 }

@@ -4,6 +4,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/errors.h"
+#include "base/text.h"
 #include "tools/cli/text_table.h"
 
 namespace ulfd::convert {
@@ -34,7 +35,9 @@ std::string Report::ToString() const {
 }
 
 void Problems::Add(absl::string_view node, absl::string_view type, absl::string_view reason) {
-  lines_.push_back(absl::StrCat("node \"", node, "\" (", type, "): ", reason));
+  constexpr size_t kMaxNameBytes = 256;  // Names of a megabyte leave room for the reason.
+  lines_.push_back(absl::StrCat("node \"", Printable(node, kMaxNameBytes), "\" (",
+                                Printable(type, kMaxNameBytes), "): ", reason));
 }
 
 absl::Status Problems::ToStatus(absl::string_view source) const {

@@ -51,6 +51,13 @@ TEST(Compare, TheFirstThatDiffersIsTheFirstOfTheGraph) {
   EXPECT_THAT(ToText(comparison, 1e-5), HasSubstr("first tensor to differ: c\n"));
 }
 
+TEST(Compare, LongNamesAreCut) {
+  const std::string name(1'000'000, 'n');
+  const Comparison comparison =
+      Compare({{name, Vector({1})}}, {{name, Vector({2})}, {name + "b", Vector({1})}}, {}, 1);
+  EXPECT_LT(ToText(comparison, 0.5).size(), 20000);
+}
+
 TEST(Compare, MissingTensorsAndShapesDiffer) {
   const NpzArrays a = {{"x", Vector({1})}, {"y", Vector({1, 2})}};
   const NpzArrays b = {{"y", Vector({1, 2, 3})}, {"z", Vector({1})}};

@@ -80,6 +80,13 @@ TEST_F(CaffeTest, ResponseNormalisationGivesPyTorchsValues) { ExpectCase("caffe_
 TEST_F(CaffeTest, TransposedConvolutionsGivePyTorchsValues) { ExpectCase("caffe_segments"); }
 TEST_F(CaffeTest, SpatialTransformersGivePyTorchsValues) { ExpectCase("caffe_transformer"); }
 
+TEST_F(CaffeTest, LongNamesLeaveRoomForTheReason) {
+  const std::string error =
+      Error(absl::StrCat(kInput, "layer { name: '", std::string(1'000'000, 'n'),
+                         "' type: 'None' bottom: 'x' top: 'y' }"));
+  EXPECT_THAT(error, HasSubstr("nnn... (1000000 bytes)\" (None): no converter for this type"));
+}
+
 TEST_F(CaffeTest, ReportTellsWhatEveryLayerBecame) {
   const std::string from = ulfd::testing::ConvertCaseDir("caffe_mlp");
   const auto report =
