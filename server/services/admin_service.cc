@@ -152,8 +152,9 @@ constexpr std::chrono::milliseconds kStep{200};
 
 }  // namespace
 
-// A change that the manager carries out.  Shared by the manager, which answers it, and the service,
-// which may have to answer before; the call itself belongs to its receiver.
+// A call that waits for a change or a reload.  Shared by who answers it, the manager or the thread
+// of the reloads, and the service, which may have to answer before; the call itself belongs to its
+// receiver.
 class AdminService::Change {
  public:
   explicit Change(RpcCall& call) : call_(&call) {}
@@ -164,6 +165,11 @@ class AdminService::Change {
     if (status.ok()) fill();
     std::exchange(call_, nullptr)->Finish(ToGrpcStatus(status));
   }
+  // Whether somebody waits for an answer.
+  bool Wanted() {
+    MutexLock lock(mu_);
+    return call_ != nullptr && !call_->cancelled();
+  }
 
  private:
   Mutex mu_;
@@ -172,27 +178,19 @@ class AdminService::Change {
 
 AdminService::AdminService(ModelManager& models, const StatusReport& report, const Clock& clock,
                            ReadConfigure read_configure)
-    : models_(models),
-      report_(report),
-      clock_(clock),
-      read_configure_(std::move(read_configure)),
-      thread_([this] { Loop(); }) {}
-
-AdminService::~AdminService() {
-  Stop();
-  thread_.join();
+    : models_(models), report_(report), clock_(clock), read_configure_(std::move(read_configure)) {
+  reloads_.Add([] {});  // From now on it has a thread, which the system may refuse later.
 }
+
+AdminService::~AdminService() { Stop(); }
 
 void AdminService::Stop() {
   MutexLock lock(mu_);
   stopping_ = true;
-  for (const Reload& reload : waiting_) reload.call->Finish(ToGrpcStatus(ShuttingDown()));
-  waiting_.clear();
   for (const std::weak_ptr<Change>& weak : changes_) {
     if (const auto change = weak.lock()) change->Answer(ShuttingDown(), [] {});
   }
   changes_.clear();
-  changed_.NotifyAll();
 }
 
 void AdminService::AwaitCalls(CallReceiver& receiver) {
@@ -215,31 +213,56 @@ void AdminService::GetStatus(
   call.Finish(grpc::Status::OK);
 }
 
-void AdminService::ReloadRepository(ReloadCall& call) {
-  const TimePoint deadline = DeadlineOf(call.context(), clock_.Now());
+std::shared_ptr<AdminService::Change> AdminService::Track(RpcCall& call) {
+  auto change = std::make_shared<Change>(call);
   MutexLock lock(mu_);
   if (stopping_) {
-    call.Finish(ToGrpcStatus(ShuttingDown()));
-  } else if (waiting_.size() >= kMaxWaiting) {
-    call.Finish(ToGrpcStatus(
-        ResourceExhausted(waiting_.size(), " reloads wait already, limit ", kMaxWaiting)));
-  } else {
-    waiting_.push_back({&call, deadline});
-    changed_.NotifyAll();
+    change->Answer(ShuttingDown(), [] {});
+    return nullptr;
   }
+  std::erase_if(changes_, [](const auto& weak) { return weak.expired(); });
+  changes_.push_back(change);
+  return change;
+}
+
+void AdminService::ReloadRepository(ReloadCall& call) {
+  const TimePoint deadline = DeadlineOf(call.context(), clock_.Now());
+  const auto reload = Track(call);
+  if (reload == nullptr) return;
+  if (waiting_.load() >= kMaxWaiting) {
+    return reload->Answer(
+        ResourceExhausted(kMaxWaiting, " reloads wait already, limit ", kMaxWaiting), [] {});
+  }
+  reloads_.Add([this, reload, deadline, reply = &call.response()] {
+    waiting_.fetch_sub(1);
+    const int64_t before = models_.generation();
+    reload->Answer(WaitForLoads(*reload, deadline), [&] {
+      reply->set_generation_before(before);
+      reply->set_generation_after(models_.generation());
+      DescribeModels(models_, *reply->mutable_models());
+    });
+  });
+  waiting_.fetch_add(1);  // Behind what may find no memory.
+}
+
+absl::Status AdminService::WaitForLoads(Change& reload, TimePoint deadline) const {
+  while (reload.Wanted()) {
+    absl::Status polled = models_.PollNow(std::min(deadline, clock_.Now() + kStep));
+    if (!absl::IsDeadlineExceeded(polled)) return polled;
+    if (clock_.Now() >= deadline) {
+      return absl::DeadlineExceededError(
+          "the deadline passed while models load; they go on loading");
+    }
+  }
+  return absl::CancelledError("the caller went away");
 }
 
 template <typename Request, typename Response>
 void AdminService::Apply(Call<Request, Response>& call,
                          // NOLINTNEXTLINE(performance-unnecessary-value-param): it is moved.
                          std::function<absl::StatusOr<ModelChange>()> make) {
-  const auto pending = std::make_shared<Change>(call);
-  {
-    MutexLock lock(mu_);
-    if (stopping_) return pending->Answer(ShuttingDown(), [] {});
-    std::erase_if(changes_, [](const auto& weak) { return weak.expired(); });
-    changes_.push_back(pending);
-  }
+  const auto pending = Track(call);
+  if (pending == nullptr) return;
   // Nothing of the service: it may be gone by then, unlike the manager.
   models_.Apply(std::move(make),
                 [pending, reply = &call.response()](const ModelChangeResult& result) {
@@ -262,43 +285,6 @@ void AdminService::ReloadConfig(
     if (change.ok()) change->dry_run = dry_run;
     return change;
   });
-}
-
-void AdminService::Loop() {
-  while (true) {
-    Reload reload{};
-    {
-      MutexLock lock(mu_);
-      while (waiting_.empty() && !stopping_) changed_.Wait(mu_);
-      if (stopping_) return;
-      reload = waiting_.front();
-      waiting_.pop_front();
-    }
-    reload.call->Finish(ToGrpcStatus(Run(reload)));
-  }
-}
-
-absl::Status AdminService::Run(const Reload& reload) {
-  ulfd::admin::v1::ReloadRepositoryResponse& response = reload.call->response();
-  response.set_generation_before(models_.generation());
-  while (true) {
-    const TimePoint now = clock_.Now();
-    const absl::Status polled = models_.PollNow(std::min(reload.deadline, now + kStep));
-    if (!absl::IsDeadlineExceeded(polled)) {
-      RETURN_IF_ERROR(polled);
-      break;
-    }
-    if (clock_.Now() >= reload.deadline) {
-      return absl::DeadlineExceededError(
-          "the deadline passed while models load; they go on loading");
-    }
-    if (reload.call->cancelled()) return absl::CancelledError("the caller went away");
-    MutexLock lock(mu_);
-    if (stopping_) return ShuttingDown();
-  }
-  response.set_generation_after(models_.generation());
-  DescribeModels(models_, *response.mutable_models());
-  return absl::OkStatus();
 }
 
 }  // namespace ulfd::server

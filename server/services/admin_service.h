@@ -4,10 +4,9 @@
 #ifndef ULFD_SERVER_SERVICES_ADMIN_SERVICE_H_
 #define ULFD_SERVER_SERVICES_ADMIN_SERVICE_H_
 
-#include <deque>
+#include <atomic>
 #include <functional>
 #include <memory>
-#include <thread>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -19,6 +18,7 @@
 #include "server/rpc/call_receiver.h"
 #include "server/scheduler/clock.h"
 #include "server/services/status_report.h"
+#include "server/system/background_queue.h"
 
 namespace ulfd::server {
 
@@ -27,7 +27,7 @@ namespace ulfd::server {
 class AdminService final : public RpcServiceOf<AdminService, ulfd::admin::v1::AdminService> {
  public:
   // Reloads that wait behind the one that runs; more are refused with RESOURCE_EXHAUSTED.
-  static constexpr size_t kMaxWaiting = 8;
+  static constexpr int kMaxWaiting = 8;
   // Reads the configuration anew: a change of kind kConfigure, or why it cannot be one.  Called on
   // the manager's loader thread; what it uses outlives the manager.
   using ReadConfigure = std::function<absl::StatusOr<ModelChange>()>;
@@ -36,8 +36,8 @@ class AdminService final : public RpcServiceOf<AdminService, ulfd::admin::v1::Ad
                ReadConfigure read_configure);
   // Ends calls that wait with UNAVAILABLE, then joins the thread.
   ~AdminService() override;
-  // The first half of the destructor, for a server that waits for its calls: also bounds the reload
-  // that runs.  A change that is being carried out goes on.
+  // The first half of the destructor, for a server that waits for its calls.  A change that is
+  // being carried out goes on.
   void Stop();
 
   void AwaitCalls(CallReceiver& receiver) override;
@@ -57,13 +57,10 @@ class AdminService final : public RpcServiceOf<AdminService, ulfd::admin::v1::Ad
       Call<ulfd::admin::v1::ReloadConfigRequest, ulfd::admin::v1::ReloadConfigResponse>& call);
 
   class Change;
-  // A reload that waits or runs.
-  struct Reload {
-    ReloadCall* call;
-    TimePoint deadline;
-  };
-  void Loop();
-  absl::Status Run(const Reload& reload);
+  // Null: the service stops, and the call is answered.
+  std::shared_ptr<Change> Track(RpcCall& call);
+  // Until what is due is loaded, or nobody waits any more.
+  absl::Status WaitForLoads(Change& reload, TimePoint deadline) const;
   // Has the manager carry out what `make` returns, which may block; the reply is filled and sent
   // when it is done.
   template <typename Request, typename Response>
@@ -74,12 +71,11 @@ class AdminService final : public RpcServiceOf<AdminService, ulfd::admin::v1::Ad
   const Clock& clock_;
   const ReadConfigure read_configure_;
 
+  std::atomic<int> waiting_{0};  // Reloads.
   Mutex mu_;
-  CondVar changed_;
-  std::deque<Reload> waiting_ ABSL_GUARDED_BY(mu_);
   std::vector<std::weak_ptr<Change>> changes_ ABSL_GUARDED_BY(mu_);  // Not answered yet, at least.
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
-  std::thread thread_;  // Last: it uses everything above.
+  BackgroundQueue reloads_{"ulfd-reload"};  // Last: its thread uses everything above.
 };
 
 }  // namespace ulfd::server

@@ -52,6 +52,20 @@ class AdminTest(AdminDaemonTest):
         again = self.admin.call("ReloadRepository")
         self.assertEqual(again.generation_after, again.generation_before)
 
+    def test_many_reloads_at_once(self):
+        def reload(_):
+            try:
+                self.admin.call("ReloadRepository")
+            except grpc.RpcError as error:
+                return error.code()
+            return grpc.StatusCode.OK
+
+        with concurrent.futures.ThreadPoolExecutor(20) as pool:
+            codes = set(pool.map(reload, range(60)))
+        self.assertIn(grpc.StatusCode.OK, codes)
+        self.assertLessEqual(codes, {grpc.StatusCode.OK, grpc.StatusCode.RESOURCE_EXHAUSTED})
+        self.admin.call("ReloadRepository")  # None of them is left in the way.
+
     def test_reload_says_what_was_refused(self):
         files = stamp_files(1)
         files["graph_ulf.txt"] = files["graph_ulf.txt"].replace("inner_product_layer", "no_layer")
