@@ -227,9 +227,10 @@ struct Operands {
   std::vector<std::string> tensors;
   Dims dims;
   std::vector<int> order;  // Of the tensors' axes; empty: as they are.
+  int front = 0;           // Axes of one that they lack.
 
   OnnxValue Result(const OnnxGraph& graph, const std::string& tensor) const {
-    const OnnxValue whole = graph.Whole(tensor, dims);
+    const OnnxValue whole = WithFront(graph.Whole(tensor, dims), front);
     return order.empty() ? whole : Reordered(whole, Inverse(order));
   }
 };
@@ -277,11 +278,13 @@ absl::StatusOr<Operands> ReadOperands(OnnxNode& node) {
     ASSIGN_OR_RETURN(operands.dims, BroadcastDims(operands.dims, x.dims));
   }
   operands.order = SharedOrder(node.graph, values, rank);
-  if (operands.order.empty()) operands.order = AdsFirst(operands.dims);
+  if (operands.order.empty()) operands.front = AdsAxis(operands.dims);
   operands.dims.clear();
   for (OnnxValue& x : values) {
-    while (!operands.order.empty() && x.rank() < rank) x = WithAxis(std::move(x), 0);
+    const int missing = rank - x.rank();
+    if (!operands.order.empty() || operands.front > 0) x = WithFront(std::move(x), missing);
     if (!operands.order.empty()) x = Reordered(x, operands.order);
+    x = WithoutFront(std::move(x), operands.front);
     ASSIGN_OR_RETURN(std::string tensor, node.graph.Plain(x));
     operands.tensors.push_back(std::move(tensor));
     ASSIGN_OR_RETURN(operands.dims, BroadcastDims(operands.dims, x.dims));

@@ -88,6 +88,18 @@ OnnxValue WithoutAxis(OnnxValue x, int axis) {
   return x;
 }
 
+OnnxValue WithFront(OnnxValue x, int count) {
+  x.dims.insert(x.dims.begin(), static_cast<size_t>(count), Dim::Of(1));
+  x.axes.insert(x.axes.begin(), static_cast<size_t>(count), -1);
+  return x;
+}
+
+OnnxValue WithoutFront(OnnxValue x, int count) {
+  x.dims.erase(x.dims.begin(), x.dims.begin() + count);
+  x.axes.erase(x.axes.begin(), x.axes.begin() + count);
+  return x;
+}
+
 absl::StatusOr<std::string> Computed(OnnxNode& node, absl::string_view what,
                                      absl::string_view expression,
                                      absl::Span<const std::string> in) {
@@ -207,9 +219,14 @@ absl::StatusOr<OnnxValue> DenseOf(OnnxNode& node, const OnnxValue& x, const Dens
                                   const std::string& name, const std::string& out) {
   const int last = x.rank() - 1;
   if (x.rank() < 2) return Unimplemented("a product with a vector");
-  if (const int rows = AdsAxis(x.dims); rows > 0 && rows < last) {
-    ASSIGN_OR_RETURN(OnnxValue y, DenseOf(node, MoveAxis(x, rows, 0), dense, name, out));
-    return MoveAxis(std::move(y), 0, rows);
+  if (const int front = AdsAxis(x.dims); front > 0 && front < last) {
+    ASSIGN_OR_RETURN(OnnxValue y, DenseOf(node, WithoutFront(x, front), dense, name, out));
+    return WithFront(std::move(y), front);
+  }
+  if (const std::vector<int> order = TensorOrder(node.graph, x);
+      !order.empty() && order.back() == last) {
+    ASSIGN_OR_RETURN(const OnnxValue y, DenseOf(node, Reordered(x, order), dense, name, out));
+    return Reordered(y, Inverse(order));
   }
   if (x.dims[last] != Dim::Of(dense.k())) {
     return InvalidArgument("input of shape ", DimsText(x.dims), ", want ", dense.k(),
@@ -448,6 +465,14 @@ std::optional<OnnxValue> WithOnes(OnnxValue x, const Dims& to) {
 absl::Status ReshapeTo(OnnxNode& node, const OnnxValue& x, Dims to) {
   if (std::optional<OnnxValue> same = WithOnes(x, to); same.has_value()) {
     node.Set(*std::move(same));
+    return absl::OkStatus();
+  }
+  const auto user = std::find(x.dims.begin(), x.dims.end(), Dim::Users());
+  if (user != x.dims.end() && IsNumbers(to)) {  // His row stays in front of the tensor.
+    to.insert(to.begin(), Dim::Users());
+    const int axis = static_cast<int>(user - x.dims.begin());
+    RETURN_IF_ERROR(ReshapeTo(node, MoveAxis(x, axis, 0), std::move(to)));
+    node.Set(WithoutAxis(*node.graph.FindValue(node.output()), 0));
     return absl::OkStatus();
   }
   if (const int from = AdsAxis(x.dims), at = AdsAxis(to); from > 0 || at > 0) {

@@ -25,6 +25,9 @@ int RowAxis(const Dims& dims);
 OnnxValue WithAxis(OnnxValue x, int axis);
 // The view without the axis.
 OnnxValue WithoutAxis(OnnxValue x, int axis);
+// So many axes of one in front, as a batch of one user is: layers do without them.
+OnnxValue WithFront(OnnxValue x, int count);
+OnnxValue WithoutFront(OnnxValue x, int count);
 
 // Each adds a layer for something in between that is called `what`, and returns its tensor.
 absl::StatusOr<std::string> Computed(OnnxNode& node, absl::string_view what,

@@ -335,6 +335,14 @@ absl::Status Concat(OnnxNode& node) {
     return absl::OkStatus();
   }
   ASSIGN_OR_RETURN(const int axis, WantAxis(IntAttribute(node.node, "axis", 0), values[0].rank()));
+  const int front = AdsAxis(values[0].dims);
+  const auto has_front = [&](const OnnxValue& x) { return AdsAxis(x.dims) == front; };
+  if (front > 0 && axis > front && absl::c_all_of(values, has_front)) {
+    for (OnnxValue& x : values) x = WithoutFront(std::move(x), front);
+    RETURN_IF_ERROR(JoinValues(node, std::move(values), axis - front));
+    node.Set(WithFront(*node.graph.FindValue(node.output()), front));
+    return absl::OkStatus();
+  }
   // Views of tensors that all have the same other order are joined in that: nothing is moved.
   const std::vector<int> order = TensorOrder(node.graph, values[0]), back = Inverse(order);
   const auto has_order = [&](const OnnxValue& x) { return TensorOrder(node.graph, x) == order; };
