@@ -482,8 +482,8 @@ absl::Status Compute(OnnxNode& node, int at, RowNumbers& rows) {
     const bool first = rows.scale == 0;
     const RowNumbers numbers = first ? *both : rows;
     rows = first ? rows : *both;  // The places.
-    if (rows.scale != 0 || numbers.scale != 1 || !numbers.plus.empty() || numbers.shape_only ||
-        numbers.count != rows.count) {
+    if (rows.scale != 0 || numbers.scale != 1 || numbers.shift != 0 || !numbers.plus.empty() ||
+        numbers.shape_only || numbers.count != rows.count) {
       return Unimplemented("computes with numbers of rows");
     }
     rows.scale = 1;
