@@ -108,6 +108,16 @@ def places_of_the_rows(g):
     g.output(g.binary("Mul", x, g.unsqueeze(logs, 1)))
 
 
+def ads_after_others(g):
+    """torch.tril(x @ x.t()) @ x: each ad sees those before it."""
+    g.opset = 14
+    x = g.input("x", g.random.randn(ADS, 3).astype(np.float32))
+    turned = g.node("Transpose", [x], x.array.T, perm=[1, 0])
+    scores = g.node("MatMul", [x, turned], x.array @ x.array.T)
+    seen = g.node("Trilu", [scores], np.tril(scores.array), upper=0)
+    g.output(g.node("MatMul", [seen, x], seen.array @ x.array))
+
+
 def ids_of_nothing(g):
     """No ids beside some, which are looked up together."""
     ids = g.input("ids", g.random.randint(0, 7, (ADS, 3)))
@@ -894,7 +904,7 @@ PATTERNS = [step_that_an_id_tells, example_without_dynamic_axes, exported_long_a
             few_and_many_of_the_best, gates_of_the_best, entries_added_up,
             entries_of_constant_places, rows_sorted_and_back, step_of_each_row_behind_it,
             order_sorted, last_step_of_a_length, last_step_of_a_mask, best_logarithms,
-            steps_assigned, column_replaced, steps_in_front, places_of_the_rows, parts_of_nothing, ids_of_nothing, slices_assigned, columns_assigned_a_constant,
+            steps_assigned, column_replaced, steps_in_front, places_of_the_rows, ads_after_others, parts_of_nothing, ids_of_nothing, slices_assigned, columns_assigned_a_constant,
             step_of_each_row, masked_select, merged_heads, sums_across_rows,
             extremes_across_rows, rows_beside_rows,
             product_with_merged_steps, places_from_the_end, one_entry_for_all_rows,

@@ -519,8 +519,8 @@ absl::Status Compute(OnnxNode& node, int at, RowNumbers& rows) {
   return same ? absl::OkStatus() : Unimplemented("computes with numbers of rows");
 }
 
-// The ads' numbers as values, which other converters read.  False: they are other numbers.
-absl::StatusOr<bool> TakeAsValues(OnnxNode& node, const std::string& name) {
+// The ads' numbers as a value, which other converters read.  False: they are other numbers.
+absl::StatusOr<bool> TakeAsValue(OnnxNode& node, const std::string& name) {
   const RowNumbers& rows = *node.graph.FindRowNumbers(name);
   const auto one = [](const Dim& d) { return d == Dim::Of(1); };
   if (rows.count != Dim::Ads() || rows.dims[0] != rows.count || !rows.plus.empty() ||
@@ -542,6 +542,18 @@ absl::StatusOr<bool> TakeAsValues(OnnxNode& node, const std::string& name) {
   return true;
 }
 
+// The same of all that the node reads.
+absl::StatusOr<bool> TakeAsValues(OnnxNode& node) {
+  for (const std::string& input : node.node.input()) {
+    if (node.graph.FindRowNumbers(input) == nullptr || node.graph.FindValue(input) != nullptr) {
+      continue;
+    }
+    ASSIGN_OR_RETURN(const bool taken, TakeAsValue(node, input));
+    if (!taken) return false;
+  }
+  return true;
+}
+
 // Of a node whose operand `at` is numbers of rows; false: it reads them as values.
 absl::StatusOr<bool> ConvertReader(OnnxNode& node, int at) {
   const std::string& op = node.node.op_type();
@@ -552,7 +564,7 @@ absl::StatusOr<bool> ConvertReader(OnnxNode& node, int at) {
     return true;
   }
   if ((rows.shape_only || rows.shift != 0) && op != "Add") {
-    ASSIGN_OR_RETURN(const bool taken, TakeAsValues(node, node.node.input(at)));
+    ASSIGN_OR_RETURN(const bool taken, TakeAsValues(node));
     if (taken) return false;
     return Unimplemented("computes with numbers of rows");
   }
@@ -577,8 +589,7 @@ absl::StatusOr<bool> ConvertReader(OnnxNode& node, int at) {
   if (!MoveRowNumbers(node, rows)) {
     const absl::Status computed = Compute(node, at, rows);
     if (!computed.ok()) {
-      const std::string& name = node.node.input(at);
-      ASSIGN_OR_RETURN(const bool taken, TakeAsValues(node, name));
+      ASSIGN_OR_RETURN(const bool taken, TakeAsValues(node));
       if (taken) return false;
       return computed;
     }
