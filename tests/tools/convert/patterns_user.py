@@ -319,6 +319,19 @@ def user_without_rows(g):
     total(g, g.node("Mul", [y, shifted], y.array * shifted.array, rows="ads"))
 
 
+def user_without_rows_beside_a_batch(g):
+    """A list of the user's beside ads behind a batch."""
+    g.batch = 1
+    age = g.rowless("age", g.random.randn(WIDTH).astype(np.float32))
+    seen = g.rowless("seen", g.random.randint(0, 7, STEPS))
+    y = ads(g)
+    steps = g.look_up(g.constant(g.random.randn(7, WIDTH).astype(np.float32)), seen)
+    user = g.node("ReduceSum", [steps, g.ints(0)], steps.array.sum(0), keepdims=0)
+    both = g.node("Mul", [g.node("Mul", [y, user], y.array * user.array, rows="ads"), age],
+                  y.array * user.array * age.array)
+    g.output(g.node("ReduceSum", [both, g.ints(2)], both.array.sum(2), keepdims=0))
+
+
 def user_without_rows_beside_the_example(g):
     """The same, where the ads' rows are the example's, and only the ads are told."""
     g.rows, g.ad_inputs = ADS, ["ads"]
@@ -354,7 +367,9 @@ def ads_behind_batches(g):
     g.output(g.node("Sub", [x, mean], x.array - mean.array))
 
 
-PATTERNS = [ads_behind_the_batch, ads_behind_batches, user_without_rows, user_without_rows_beside_the_example, query_of_weights, heads_by_the_users_size, user_without_axis, user_tiled, row_by_zeros, sums_over_the_user,
+PATTERNS = [ads_behind_the_batch, ads_behind_batches, user_without_rows,
+            user_without_rows_beside_a_batch, user_without_rows_beside_the_example, query_of_weights,
+            heads_by_the_users_size, user_without_axis, user_tiled, row_by_zeros, sums_over_the_user,
             products_of_other_ranks, heads_of_ads, ads_beside_one, whether_the_user_had_it,
             last_step_of_the_user, best_steps_of_the_user, best_of_one_user, layers_of_the_user,
             heads_of_the_user, steps_by_numbers_of_others,

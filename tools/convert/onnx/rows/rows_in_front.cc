@@ -113,8 +113,9 @@ void PutAdsInFront(const ConvertOptions& options, OnnxModel& model) {
       const std::string& name = input->name();
       ReadThrough(OnFirstAxis("Unsqueeze", name, AsExported(name), model), name, graph);
       model.moved.push_back(name);
-    } else if (ShapeOf(*input).dim_size() > 0 && ShapeOf(*input).dim(0).dim_param() != axis) {
-      ShapeOf(input).mutable_dim(0)->set_dim_value(1);
+    } else if (Shape& shape = ShapeOf(input); shape.dim_size() > 0) {
+      const Shape::Dimension& rows = shape.dim(0);
+      if (!rows.has_dim_value() && rows.dim_param() != axis) shape.mutable_dim(0)->set_dim_value(1);
     }
   }
   for (onnx::ValueInfoProto& output : *graph.mutable_output()) {
