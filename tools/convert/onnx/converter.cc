@@ -53,10 +53,6 @@ class OnnxConverter {
         features_(proto_, inputs_, graph_) {
     report_.source = absl::StrCat("ONNX model ", source_, " (operator set ", model.opset, ")");
     report_.notes = model.notes;
-    for (const std::string& input : model.rowless) {
-      report_.notes.push_back(
-          absl::StrCat("input \"", input, "\" has no rows: it is taken for the user's"));
-    }
   }
 
   absl::StatusOr<ConvertedModel> Convert() {

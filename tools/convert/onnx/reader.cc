@@ -417,12 +417,7 @@ int64_t SharedRows(const std::vector<onnx::ValueInfoProto*>& inputs,
 // exporter says of shapes behind them is not so, then.
 absl::Status FreeRows(const ConvertOptions& options, OnnxModel& model) {
   onnx::GraphProto& graph = *model.proto.mutable_graph();
-  std::set<std::string> constants;
-  for (const onnx::TensorProto& tensor : graph.initializer()) constants.insert(tensor.name());
-  std::vector<onnx::ValueInfoProto*> inputs;
-  for (onnx::ValueInfoProto& input : *graph.mutable_input()) {
-    if (!constants.contains(input.name())) inputs.push_back(&input);
-  }
+  std::vector<onnx::ValueInfoProto*> inputs = RequestInputs(graph);
   int64_t rows = SharedRows(inputs, graph);
   if (rows > 0) {
     model.notes.push_back(absl::StrCat("the ", rows, " rows that all inputs and outputs have are ",

@@ -406,6 +406,16 @@ absl::Status TakeBranches(onnx::GraphProto& graph, const Branches& branches) {
   return absl::OkStatus();
 }
 
+std::vector<onnx::ValueInfoProto*> RequestInputs(onnx::GraphProto& graph) {
+  std::set<std::string> constants;
+  for (const onnx::TensorProto& tensor : graph.initializer()) constants.insert(tensor.name());
+  std::vector<onnx::ValueInfoProto*> inputs;
+  for (onnx::ValueInfoProto& input : *graph.mutable_input()) {
+    if (!constants.contains(input.name())) inputs.push_back(&input);
+  }
+  return inputs;
+}
+
 void RenameValue(const std::string& from, const std::string& to, onnx::GraphProto& graph) {
   const auto rename = [&](std::string& name) {
     if (name == from) name = to;

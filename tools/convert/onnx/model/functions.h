@@ -45,6 +45,9 @@ using Branches = std::map<std::string, int64_t>;
 // RESOURCE_EXHAUSTED as above.
 absl::Status TakeBranches(onnx::GraphProto& graph, const Branches& branches);
 
+// The graph's inputs that a request gives: some formats declare constants there, too.
+std::vector<onnx::ValueInfoProto*> RequestInputs(onnx::GraphProto& graph);
+
 // In all nodes, whether they make or read it.
 void RenameValue(const std::string& from, const std::string& to, onnx::GraphProto& graph);
 

@@ -38,6 +38,9 @@ int AdsAxis(const Dims& dims) {
   return only_ones ? static_cast<int>(ads - dims.begin()) : 0;
 }
 
+namespace {
+
+// The order of axes that has the ads' in front; empty: as they are.
 std::vector<int> AdsFirst(const Dims& dims) {
   std::vector<int> order(dims.size());
   std::iota(order.begin(), order.end(), 0);
@@ -46,6 +49,8 @@ std::vector<int> AdsFirst(const Dims& dims) {
   std::rotate(order.begin(), order.begin() + ads, order.begin() + ads + 1);
   return order;
 }
+
+}  // namespace
 
 std::vector<int> TensorOrder(const OnnxGraph& graph, const OnnxValue& x) {
   std::vector<int> order, of_one;

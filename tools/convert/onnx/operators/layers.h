@@ -47,10 +47,8 @@ absl::Status SetComputed(OnnxNode& node, absl::string_view expression,
 // The axis of the ads' rows if all in front of it is 1: the elements are in the same order with the
 // rows in front, where layers want them.  0: it is in front, or not so.
 int AdsAxis(const Dims& dims);
-// The order of axes that has that one in front; empty: as they are.
-std::vector<int> AdsFirst(const Dims& dims);
 // The axes of a value that repeats none, as its tensor has them, where the rows are in front there
-// (and behind them axes of 1 that it lacks); of others, AdsFirst.  Empty: in order.
+// (and behind them axes of 1 that it lacks); of others, with AdsAxis in front.  Empty: in order.
 std::vector<int> TensorOrder(const OnnxGraph& graph, const OnnxValue& x);
 // The view whose axis i is axis order[i] of x.
 OnnxValue Reordered(const OnnxValue& x, const std::vector<int>& order);

@@ -28,17 +28,6 @@ Shape& ShapeOf(onnx::ValueInfoProto* value) {
 // Whether its shape is known: [] is one, too.
 bool HasShape(const onnx::ValueInfoProto& value) { return value.type().tensor_type().has_shape(); }
 
-// Those that a request gives.
-std::vector<onnx::ValueInfoProto*> InputsOf(onnx::GraphProto& graph) {
-  std::set<std::string> constants;
-  for (const onnx::TensorProto& tensor : graph.initializer()) constants.insert(tensor.name());
-  std::vector<onnx::ValueInfoProto*> inputs;
-  for (onnx::ValueInfoProto& input : *graph.mutable_input()) {
-    if (!constants.contains(input.name())) inputs.push_back(&input);
-  }
-  return inputs;
-}
-
 // Squeeze or Unsqueeze, of the first axis.
 onnx::NodeProto OnFirstAxis(const char* op, const std::string& input, const std::string& output,
                             OnnxModel& model) {
@@ -104,7 +93,7 @@ std::string AdsAxis(const std::vector<onnx::ValueInfoProto*>& inputs, const Conv
 // Behind the user's batch.
 void PutAdsInFront(const ConvertOptions& options, OnnxModel& model) {
   onnx::GraphProto& graph = *model.proto.mutable_graph();
-  const std::vector<onnx::ValueInfoProto*> inputs = InputsOf(graph);
+  const std::vector<onnx::ValueInfoProto*> inputs = RequestInputs(graph);
   const std::string axis = AdsAxis(inputs, options, graph);
   if (axis.empty()) return;
   for (onnx::ValueInfoProto* input : inputs) {
@@ -133,7 +122,7 @@ void PutAdsInFront(const ConvertOptions& options, OnnxModel& model) {
 // Behind a number of steps.
 void PutRowsBeforeSteps(OnnxModel& model) {
   onnx::GraphProto& graph = *model.proto.mutable_graph();
-  const std::vector<onnx::ValueInfoProto*> inputs = InputsOf(graph);
+  const std::vector<onnx::ValueInfoProto*> inputs = RequestInputs(graph);
   std::set<std::string> rows;  // Names of those in front.
   const auto add = [&](const onnx::ValueInfoProto& value) {
     if (ShapeOf(value).dim_size() > 0) rows.insert(ShapeOf(value).dim(0).dim_param());
@@ -171,7 +160,7 @@ void PutRowsInFront(const ConvertOptions& options, OnnxModel& model) {
 }
 
 void AddUserRows(const ConvertOptions& options, OnnxModel& model) {
-  const std::vector<onnx::ValueInfoProto*> inputs = InputsOf(*model.proto.mutable_graph());
+  const std::vector<onnx::ValueInfoProto*> inputs = RequestInputs(*model.proto.mutable_graph());
   const auto has_rows = [](const onnx::ValueInfoProto* input) {
     return !HasShape(*input) ||
            (ShapeOf(*input).dim_size() > 0 && !ShapeOf(*input).dim(0).has_dim_value());
@@ -190,6 +179,8 @@ void AddUserRows(const ConvertOptions& options, OnnxModel& model) {
     shape.MergeFrom(ShapeOf(*input));
     ShapeOf(input) = std::move(shape);
     model.rowless.push_back(name);
+    model.notes.push_back(
+        absl::StrCat("input \"", name, "\" has no rows: it is taken for the user's"));
   }
 }
 
