@@ -1,9 +1,12 @@
 """Patterns of models of one user and many ads: the user's row is a dimension of 1."""
 # SPDX-License-Identifier: Apache-2.0
+import itertools
+
 import numpy as np
 from onnx import TensorProto, helper, numpy_helper
 
-from random_graph import ADS
+from random_graph import ADS, Value
+from random_layers import states
 
 STEPS, WIDTH = 6, 4
 
@@ -367,7 +370,46 @@ def ads_behind_batches(g):
     g.output(g.node("Sub", [x, mean], x.array - mean.array))
 
 
-PATTERNS = [ads_behind_the_batch, ads_behind_batches, user_without_rows,
+def recurrent_over_the_ads(g, op, batch):
+    """[1, ads, k] or [ads, k] through a list's GRU or LSTM in both directions, from the user's state; the last ones."""
+    g.batch = batch
+    x, n, gates = g.input("x", g.random.randn(ADS, 3).astype(np.float32)), 2, {"LSTM": 4, "GRU": 3}[op]
+    user = g.input("user", g.random.randn(1, n).astype(np.float32), "user")
+    if batch:
+        steps = g.node("Transpose", [x], x.array.transpose(1, 0, 2), perm=[1, 0, 2])
+    else:
+        steps = g.unsqueeze(x, 1)
+    weights = [g.random.randn(2, *s).astype(np.float32) for s in ((gates * n, 3), (gates * n, n), (2 * gates * n,))]
+    first = g.node("Concat", [g.unsqueeze(user, 0)] * 2, np.stack([user.array] * 2), axis=0)
+    made = [states(op, 1, steps.array, [w[d] for w in weights], user.array, backwards=d == 1) for d in (0, 1)]
+    every, last = np.stack([m[0] for m in made], 1), np.stack([m[1] for m in made])
+    g.nodes.append(helper.make_node(
+        op, [v.name for v in (steps, *map(g.constant, weights))] + ["", *[first.name] * (1 + (op == "LSTM"))],
+        ["every", "last"], hidden_size=n, direction="bidirectional", **({"linear_before_reset": 1} if op == "GRU" else {})))
+    every, last = (g.keep(Value(*v, "ads")) for v in (("every", every.astype(np.float32)), ("last", last.astype(np.float32))))
+    both = g.binary("Mul", every, last)
+    turned = g.node("Transpose", [both], both.array.transpose(2, 0, 1, 3), perm=[2, 0, 1, 3])
+    g.output(turned if batch else g.squeeze(turned, 0))
+
+
+def recurrent_over_ads():
+    for op, batch in itertools.product(("LSTM", "GRU"), (None, 1, "batch")):
+        def pattern(g, op=op, batch=batch):
+            recurrent_over_the_ads(g, op, batch)
+        pattern.__name__ = f"{op}_over_the_ads_{batch}"
+        yield pattern
+
+
+def ads_from_the_last(g):
+    """torch.flip of the ads, and sums from the last one on."""
+    x = ads(g)
+    zero = g.constant(np.array(0))
+    flipped = g.node("Slice", [x, g.ints(-1), g.ints(-2**63 + 1), g.ints(0), g.ints(-1)], x.array[::-1])
+    g.output(g.node("CumSum", [flipped, zero], flipped.array.cumsum(0)))
+    g.output(g.node("CumSum", [x, zero], x.array[::-1].cumsum(0)[::-1], reverse=1))
+
+
+PATTERNS = [*recurrent_over_ads(), ads_from_the_last, ads_behind_the_batch, ads_behind_batches, user_without_rows,
             user_without_rows_beside_a_batch, user_without_rows_beside_the_example, query_of_weights,
             heads_by_the_users_size, user_without_axis, user_tiled, row_by_zeros, sums_over_the_user,
             products_of_other_ranks, heads_of_ads, ads_beside_one, whether_the_user_had_it,

@@ -311,6 +311,14 @@ bool AreAllBackwards(const Dim& size, const std::vector<int64_t>& places) {
   return backwards;
 }
 
+absl::StatusOr<OnnxValue> Turned(OnnxNode& node, OnnxValue x, int axis, const std::string& out) {
+  ulf::LayerParameter layer = MakeLayer("reverse_layer", out, {x.tensor}, out);
+  layer.mutable_reverse_param()->add_axis(x.axes[axis]);
+  RETURN_IF_ERROR(node.builder().AddLayer(std::move(layer)));
+  x.tensor = out;
+  return x;
+}
+
 }  // namespace
 
 absl::StatusOr<int64_t> WantPlace(int64_t place, int64_t size) {
@@ -322,12 +330,7 @@ absl::StatusOr<OnnxValue> PickAlong(OnnxNode& node, const OnnxValue& x, int axis
                                     const std::vector<int64_t>& places, const std::string& out) {
   ASSIGN_OR_RETURN(const OnnxValue from, node.graph.RowsInFront(x));
   if (from.axes[axis] > 0 && !IsUncut(node, x, axis, 1) && AreAllBackwards(x.dims[axis], places)) {
-    ulf::LayerParameter layer = MakeLayer("reverse_layer", out, {from.tensor}, out);
-    layer.mutable_reverse_param()->add_axis(from.axes[axis]);
-    RETURN_IF_ERROR(node.builder().AddLayer(std::move(layer)));
-    OnnxValue reversed = from;
-    reversed.tensor = out;
-    return reversed;
+    return Turned(node, from, axis, out);
   }
   std::vector<Range> ranges;
   for (const int64_t place : places) {
@@ -345,9 +348,9 @@ absl::StatusOr<OnnxValue> PickAlong(OnnxNode& node, const OnnxValue& x, int axis
 }
 
 absl::StatusOr<OnnxValue> Reversed(OnnxNode& node, const OnnxValue& x, int axis) {
-  std::vector<int64_t> places;
-  for (int64_t i = x.dims[axis].value(); i-- > 0;) places.push_back(i);
-  return PickAlong(node, x, axis, places, node.Scratch("reversed"));
+  NoteRows(node, x.dims, {axis});
+  if (x.axes[axis] < 0 || node.graph.IsRepeated(x, axis)) return x;
+  return Turned(node, x, axis, node.Scratch("reversed"));
 }
 
 absl::StatusOr<std::string> Scattered(OnnxNode& node, std::array<OnnxValue, 3> x_index_update,

@@ -18,6 +18,8 @@ using engine::Dim;
 
 enum class Cell : uint8_t { kRnn, kGru, kLstm };
 
+constexpr int64_t kAds = -1;
+
 // Parameters of one direction; rows of the matrices are gate values.
 struct Weights {
   std::vector<float> w, r, w_bias, r_bias;
@@ -25,7 +27,8 @@ struct Weights {
 
 struct Recurrent {
   Cell cell = Cell::kRnn;
-  int64_t gates = 1, n = 0, k = 0, steps = 0;
+  int64_t gates = 1, n = 0, k = 0;
+  int64_t steps = 0;  // kAds: those of one row are the ads.
   std::vector<Weights> directions;
   std::vector<bool> backwards;
   std::string activation = "tanh";  // RNN
@@ -122,7 +125,12 @@ absl::StatusOr<std::string> FirstState(OnnxNode& node, const Recurrent& net, int
   const int axis = net.batch_first ? 1 : 0;
   if (x.rank() != 3) return InvalidArgument("a first state without 3 dimensions");
   ASSIGN_OR_RETURN(x, PickAlong(node, x, axis, {d}, node.Scratch("first")));
-  return node.graph.PlainAlong(WithoutAxis(std::move(x), axis), {1});
+  ASSIGN_OR_RETURN(std::string state, node.graph.PlainAlong(WithoutAxis(std::move(x), axis), {1}));
+  if (net.steps != kAds) return state;
+  // The steps' only row: not the user's, whose rows would become those of the steps.
+  const std::string only = node.Scratch("state");
+  ASSIGN_OR_RETURN(state, SumAlong(node, std::move(state), {0}, only, only));
+  return Sized(node, "state", state, {1, net.n});
 }
 
 // ONNX: one row per gate value; gates update, reset, candidate, or input, output, forget, cell.
@@ -307,28 +315,43 @@ absl::StatusOr<Result> CutAtLengths(OnnxNode& node, const Recurrent& net,
   return result;
 }
 
-// in: the input and the first states.
-absl::StatusOr<Result> RunByOneLayer(OnnxNode& node, const Recurrent& net, int64_t d,
-                                     std::vector<std::string> in) {
-  const bool backwards = net.backwards[static_cast<size_t>(d)];
-  const auto turned = [&](const std::string& of) -> absl::StatusOr<std::string> {
-    std::vector<int64_t> places;
-    for (int64_t i = net.steps; i-- > 0;) places.push_back(i);
-    ASSIGN_OR_RETURN(const OnnxValue x,
-                     PickAlong(node, node.graph.Whole(of), 1, places, node.Scratch("turned")));
-    return x.tensor;
-  };
-  if (backwards) {
-    ASSIGN_OR_RETURN(in[0], turned(in[0]));
+// The last step of each row, or the first one.
+absl::StatusOr<std::string> EndOf(OnnxNode& node, const Recurrent& net, const std::string& steps,
+                                  bool first) {
+  const std::string end = node.Scratch("end");
+  if (net.steps != kAds) {
+    ASSIGN_OR_RETURN(const std::string cut,
+                     CutOut(node, "end_step", steps, 1, first ? 0 : net.steps - 1, 1));
+    return Sized(node, "end", cut, {0, net.n});
   }
-  ASSIGN_OR_RETURN(const std::string steps,
-                   AddRecurrent(node, net, net.directions[static_cast<size_t>(d)], in));
-  if (!net.lengths.empty()) return CutAtLengths(node, net, steps);
-  Result result{.all = steps};
-  ASSIGN_OR_RETURN(const std::string last, CutOut(node, "last_step", steps, 1, net.steps - 1, 1));
-  ASSIGN_OR_RETURN(result.last, Sized(node, "last", last, {0, net.n}));
+  ASSIGN_OR_RETURN(const OnnxValue numbers, node.graph.AdNumbers());
+  ASSIGN_OR_RETURN(const std::string places, Sized(node, "places", numbers.tensor, {1, -1, 1}));
+  ASSIGN_OR_RETURN(const std::string count, node.graph.AdCount());
+  ASSIGN_OR_RETURN(
+      const std::string ends,
+      Computed(node, "ends", first ? "where(@0 == 0, @1, 0)" : "where(@0 == @2 - 1, @1, 0)",
+               first ? std::vector<std::string>{places, steps}
+                     : std::vector<std::string>{places, steps, count}));
+  return SumAlong(node, ends, {1}, end, end);
+}
+
+// in: the input and the first states.  `last` is left empty unless it is wanted.
+absl::StatusOr<Result> RunByOneLayer(OnnxNode& node, const Recurrent& net, int64_t d,
+                                     std::vector<std::string> in, bool want_last) {
+  const bool backwards = net.backwards[static_cast<size_t>(d)];
   if (backwards) {
-    ASSIGN_OR_RETURN(result.all, turned(steps));
+    ASSIGN_OR_RETURN(const OnnxValue turned, Reversed(node, node.graph.Whole(in[0]), 1));
+    in[0] = turned.tensor;
+  }
+  Result result;
+  ASSIGN_OR_RETURN(result.all, AddRecurrent(node, net, net.directions[static_cast<size_t>(d)], in));
+  if (!net.lengths.empty()) return CutAtLengths(node, net, result.all);
+  if (backwards) {
+    ASSIGN_OR_RETURN(const OnnxValue turned, Reversed(node, node.graph.Whole(result.all), 1));
+    result.all = turned.tensor;
+  }
+  if (want_last) {
+    ASSIGN_OR_RETURN(result.last, EndOf(node, net, result.all, backwards));
   }
   return result;
 }
@@ -345,8 +368,9 @@ absl::StatusOr<std::string> Stack(OnnxNode& node, const std::vector<std::string>
   return Sized(node, "stacked", tensor, sizes);
 }
 
-absl::StatusOr<int64_t> NumberOfSteps(const Dim& steps) {
+absl::StatusOr<int64_t> NumberOfSteps(const Dim& steps, const Dim& rows) {
   constexpr int64_t kMostSteps = 1024;
+  if (steps == Dim::Ads() && (rows == Dim::Of(1) || rows == Dim::Users())) return kAds;
   if (!steps.IsConst()) {
     return InvalidArgument("the number of steps is not known; --dims can state it");
   }
@@ -362,7 +386,8 @@ absl::Status Run(OnnxNode& node) {
   ASSIGN_OR_RETURN(OnnxValue x, node.value(0));  // [steps, rows, k]
   if (x.rank() != 3) return InvalidArgument("shape ", DimsText(x.dims));
   if (!net.batch_first) x = MoveAxis(std::move(x), 1, 0);
-  ASSIGN_OR_RETURN(net.steps, NumberOfSteps(x.dims[1]));
+  ASSIGN_OR_RETURN(net.steps, NumberOfSteps(x.dims[1], x.dims[0]));
+  NoteRows(node, x.dims, {1});
   ASSIGN_OR_RETURN(const std::string in, node.graph.PlainAlong(x, {1, 2}));
   if (node.Has(4)) {
     ASSIGN_OR_RETURN(const OnnxValue lengths, node.value(4));
@@ -390,8 +415,12 @@ absl::Status Run(OnnxNode& node) {
     const bool whole =
         of_a_layer && (c.empty() || !h.empty()) &&
         (net.lengths.empty() || (h.empty() && !net.backwards[static_cast<size_t>(d)]));
+    if (net.steps == kAds && (!whole || !net.lengths.empty())) {
+      return Unimplemented("steps that are the ads: want GRU with linear_before_reset or LSTM, ",
+                           "without lengths and the last cell");
+    }
     ASSIGN_OR_RETURN(const Result result,
-                     whole ? RunByOneLayer(node, net, d, std::move(from))
+                     whole ? RunByOneLayer(node, net, d, std::move(from), used(1))
                            : RunStepByStep(node, net, d, in, std::move(h), std::move(c)));
     all.push_back(result.all);
     last.push_back(result.last);

@@ -410,6 +410,10 @@ absl::Status Slice(OnnxNode& node) {
     constexpr int64_t kEverything = int64_t{1}
                                     << 30;  // Exporters write at least this for "the end".
     if (starts[i] == 0 && ends[i] >= kEverything && step == 1) continue;
+    if (x.dims[axis].IsAds() && starts[i] == -1 && ends[i] <= -kEverything && step == -1) {
+      ASSIGN_OR_RETURN(x, Reversed(node, x, axis));
+      continue;
+    }
     RETURN_IF_ERROR(WantNumber(x, axis));
     const int64_t size = x.dims[axis].value();
     ASSIGN_OR_RETURN(const SliceRange range, RangeOf(starts[i], ends[i], step, size));
@@ -460,7 +464,7 @@ absl::Status CumSum(OnnxNode& node) {
   ASSIGN_OR_RETURN(const int axis, WantAxis(axes[0], x.rank()));
   const bool reverse = IntAttribute(node.node, "reverse", 0) != 0;
   const bool exclusive = IntAttribute(node.node, "exclusive", 0) != 0;
-  const bool over_rows = x.dims[axis].IsAds() && !reverse && !exclusive;
+  const bool over_rows = x.dims[axis].IsAds() && !exclusive;
   NoteRows(node, x.dims, {axis});
   if (!over_rows) RETURN_IF_ERROR(WantNoRows(x, axis));
   const int64_t n = x.dims[axis].value();
