@@ -1,6 +1,7 @@
 #!/usr/bin/python3
 """Writes the files of tests/data/layers for the layers of images and detection heads, expression_layer, top_k_layer,
-take_layer, scatter_layer, scatter_add_layer, trees_layer, layer_norm_layer and lstm_layer.
+take_layer, scatter_layer, scatter_add_layer, trees_layer, layer_norm_layer, lstm_layer
+and rnn_layer.
 
   make_image_cases.py --out tests/data/layers
 
@@ -1088,6 +1089,21 @@ def lstm_states(c):
         c.bad('lstm_rejects_' + name, t, [c.f(2, 3, 4), state], error, '', ws, source=FRAMEWORK)
 
 
+def rnn(c):
+    t = 'rnn_layer'
+    for name, rows, k, n in (('1', 1, 3, 3), ('64', 64, 2, 37)):
+        x, ws = c.f(rows, 4, k), [c.f(n, n), c.f(k, n), c.f(n), c.f(n)]
+        net = torch.nn.RNN(k, n, batch_first=True).double()
+        with torch.no_grad():
+            for to, w in zip((net.weight_hh_l0, net.weight_ih_l0, net.bias_hh_l0, net.bias_ih_l0), ws):
+                to.copy_(t64(w.T))
+            c.good('rnn_' + name, t, [x], net(t64(x))[0].numpy(), '', ws)
+    c.bad('rnn_rejects_h2h', t, [c.f(2, 3, 4)], 'weight 0: shape [3, 6], want [n, n] (h2h)', '',
+          [c.f(3, 6), c.f(4, 3), c.f(3), c.f(3)], source=FRAMEWORK)
+    make_layer_cases.recurrent_options(c, 'rnn', 1)
+    make_layer_cases.recurrent_options(c, 'lstm', 4)
+
+
 def main():
     ap = argparse.ArgumentParser()
     ap.add_argument('--out', required=True)
@@ -1096,7 +1112,7 @@ def main():
     c = Cases(None)
     for family in (conv, pooling, transpose, reverse, reorg, shuffle, upsample, normalize, yolo, prior_box, roi_align,
                    spatial_transformer, expression, top_k, take, conv_of_whole_rows, trees,
-                   layer_norm, scatter, best, pooling_of_lines, lstm, conv_of_lines, lstm_states):
+                   layer_norm, scatter, best, pooling_of_lines, lstm, conv_of_lines, lstm_states, rnn):
         family(c)
     for layer_type, text in c.files.items():
         with open(os.path.join(a.out, layer_type + '.textproto'), 'w') as f:

@@ -575,18 +575,81 @@ def batchdot(c):
           error='input 1: int32, want float32')
 
 
-def gru_steps(x, h2h, i2h, h_bias, i_bias, h=0):
-    """Every state of a GRU whose steps all count, from state h, in float64."""
+def recurrent(cell, x, h2h, i2h, h_bias, i_bias, h=0, c=0, lengths=None, backwards=False, reset_first=False,
+              activation=np.tanh):
+    """The states of "gru", "lstm" or "rnn" after every step, the last h and the last c, in float64; zeros outside a row's
+    length, which leave the state alone.  Gates as in the layers' documentation."""
     x, h2h, i2h, h_bias, i_bias = (a.astype(np.float64) for a in (x, h2h, i2h, h_bias, i_bias))
-    n = h2h.shape[0]
-    h, states = h + np.zeros((x.shape[0], n)), []
-    for t in range(x.shape[1]):
-        i, g = x[:, t] @ i2h + i_bias, h @ h2h + h_bias
-        r, z = (1 / (1 + np.exp(-(i[:, k:k + n] + g[:, k:k + n]))) for k in (0, n))
-        c = np.tanh(i[:, 2 * n:] + r * g[:, 2 * n:])
-        h = c + z * (h - c)
-        states.append(h)
-    return np.stack(states, 1)
+    n, rows, steps = h2h.shape[0], x.shape[0], x.shape[1]
+    h, c, every = h + np.zeros((rows, n)), c + np.zeros((rows, n)), np.zeros((rows, steps, n))
+    sigmoid = lambda v: 1 / (1 + np.exp(-v))
+    for t in range(steps)[::-1 if backwards else 1]:
+        within = np.ones((rows, 1), bool) if lengths is None else lengths.reshape(-1, 1) > t
+        i, g, before = x[:, t] @ i2h + i_bias, h @ h2h + h_bias, (h, c)
+        if cell == 'rnn':
+            h = activation(i + g)
+        elif cell == 'lstm':
+            enter, forget, new, out = np.split(i + g, 4, 1)
+            c = sigmoid(forget) * c + sigmoid(enter) * np.tanh(new)
+            h = sigmoid(out) * np.tanh(c)
+        else:
+            r, z = np.split(sigmoid((i + g)[:, :2 * n]), 2, 1)
+            of_h = (r * h) @ h2h[:, 2 * n:] + h_bias[2 * n:] if reset_first else r * g[:, 2 * n:]
+            new = np.tanh(i[:, 2 * n:] + of_h)
+            h = new + z * (h - new)
+        every[:, t] = np.where(within, h, 0)
+        h, c = (np.where(within, now, old) for now, old in zip((h, c), before))
+    return every, h, c
+
+
+def recurrent_options(c, cell, gates):
+    """What gru_param, lstm_param and rnn_param say; the last states; `c` has a generator of its own for them."""
+    rng, t = np.random.default_rng(54), cell + '_layer'
+
+    def ws(n, k):
+        """Of h so large that errors do not grow from step to step."""
+        of_h, *others = (f32(*s, rng=rng) for s in ((n, gates * n), (k, gates * n), (gates * n,), (gates * n,)))
+        return [np.float32(of_h / np.sqrt(n)), *others]
+
+    states = 2 if cell == 'lstm' else 1
+    steps = 'leading_zeros: STEPS ' if cell == 'gru' else ''
+    source = 'numpy, by the definition of ONNX'
+
+    def good(name, rows, first, tops, text='', lengths=None, n=5, **more):
+        x, weights = f32(rows, 6, 3, rng=rng), ws(n, 3)
+        start = [f32(k, n, rng=rng) for k in first]
+        all_rows = max([rows, *first] + ([len(lengths)] if lengths is not None else []))
+        made = recurrent(cell, np.repeat(x, all_rows // rows, 0), *weights, *start, lengths=lengths, **more)
+        c.add('%s_%s' % (cell, name), t, [x, *start] + ([] if lengths is None else [lengths]),
+              '%s_param { %s%s}' % (cell, steps, text), weights, expected=list(made[:tops]), tops=tops, source=source,
+              ours_only=True)
+
+    lengths = lambda *v: np.float32(v).reshape(-1, 1)
+    good('plain', 3, (), 1)
+    good('last_states', 3, (), 1 + states)
+    good('many_rows', 70, (70,), 2, n=17)
+    good('backwards', 3, (), 1 + states, 'backwards: true ', backwards=True)
+    good('lengths', 4, (), 1 + states, 'lengths: true ', lengths(6, 1, 0, 3))
+    good('lengths_backwards', 4, (), 1 + states, 'lengths: true backwards: true ', lengths(6, 1, 0, 3), backwards=True)
+    good('length_of_all', 3, (3,) * states, 1 + states, 'lengths: true ', lengths(4))
+    good('lengths_of_one_row', 1, (1,) * states, 1 + states, 'lengths: true backwards: true ', lengths(6, 2, 9, -1),
+         backwards=True)
+    good('no_lengths', 3, (), 2, 'lengths: true ', lengths(0, 0, 0))
+    if cell == 'rnn':
+        good('relu', 3, (3,), 2, 'activation: RELU ', activation=lambda v: np.maximum(v, 0))
+    if cell == 'gru':
+        good('reset_first', 3, (3,), 2, 'reset_first: true ', reset_first=True)
+        good('reset_first_many_rows', 70, (), 2, 'reset_first: true backwards: true lengths: true ',
+             lengths(*(i % 8 for i in range(70))), n=17, reset_first=True, backwards=True)
+    x, weights = f32(3, 6, 3, rng=rng), ws(5, 3)
+    for name, text, inputs, error in (
+            ('lengths_of_nobody', 'lengths: true', [x], '1 bottom, want 2 to %d, the last of them lengths' % (2 + states)),
+            ('lengths_width', 'lengths: true', [x, f32(3, 2, rng=rng)],
+             'input 1: shape [3, 2], want last dimension 1 (the steps of a row)'),
+            ('lengths_rows', 'lengths: true', [x, f32(2, 1, rng=rng)], 'input 1: shape [2, 1], want the rows of x, 3'),
+            ('inputs', '', [x] + [f32(3, 5, rng=rng)] * (1 + states), '%d bottoms, want 1 to %d' % (2 + states, 1 + states))):
+        c.add('%s_rejects_%s' % (cell, name), t, inputs, '%s_param { %s }' % (cell, text), weights, error=error,
+              ours_only=True)
 
 
 def gru(c):
@@ -626,16 +689,17 @@ def gru(c):
         x[:, :zeros] = 0
         ws = [f32(*shape, rng=rng) for shape in ((3, 9), (5, 9), (9,), (9,))]
         c.add('gru_leading_zeros_are_steps_%d' % n, t, [x], 'gru_param { leading_zeros: STEPS }', ws,
-              expected=gru_steps(x, *ws), source='PyTorch nn.GRU: the same cell, every step counts')
+              expected=recurrent('gru', x, *ws)[0], source='PyTorch nn.GRU: the same cell, every step counts')
     c.add('gru_param_rejects_width', t, [f32(2, 3, 3, rng=rng)], 'gru_param { leading_zeros: STEPS }', ws,
           error='input 0: shape [2, 3, 3], want last dimension 5 (the rows of i2h)', ours_only=True)
     # So is the state before the first step.
     for n, rows in ((1, 1), (3, 3), (64, 1), (1, 4)):
         x, h = f32(n, 4, 5, rng=rng), f32(rows, 3, rng=rng)
         c.add('gru_state_%d_%d' % (n, rows), t, [x, h], 'gru_param { leading_zeros: STEPS }', ws,
-              expected=gru_steps(np.repeat(x, max(n, rows) // n, 0), *ws, h), source='PyTorch nn.GRU')
+              expected=recurrent('gru', np.repeat(x, max(n, rows) // n, 0), *ws, h)[0], source='PyTorch nn.GRU')
     c.add('gru_rejects_state_rows', t, [f32(2, 3, 5, rng=rng), f32(3, 3, rng=rng)],
           'gru_param { leading_zeros: STEPS }', ws, error='input 1: shape [3, 3], want the rows of x, 2', ours_only=True)
+    recurrent_options(c, 'gru', 3)
 
 
 def embedding(c):

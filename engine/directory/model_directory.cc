@@ -36,7 +36,8 @@ constexpr absl::string_view kWeightsNames[] = {"weights.pb", "dnn-model-dat", "d
 constexpr absl::string_view kTypesWithWeights[] = {"inner_product_layer", "inner_product_layer_ex",
                                                    "prelu_layer",         "bn_layer",
                                                    "dice_layer",          "gru_layer",
-                                                   "lstm_layer",          "convolution_layer"};
+                                                   "lstm_layer",          "rnn_layer",
+                                                   "convolution_layer"};
 
 // The reason of bad content; a file that cannot be read keeps "io".
 absl::Status ContentReason(absl::Status status, LoadReason reason) {

@@ -21,7 +21,7 @@ namespace {
 namespace pb = ulfd::model::v1;
 
 constexpr absl::string_view kTypes =
-    "inner_product_layer, inner_product_layer_ex, gru_layer, lstm_layer";
+    "inner_product_layer, inner_product_layer_ex, gru_layer, lstm_layer, rnn_layer";
 
 Precision FromProto(pb::Precision precision) {
   switch (precision) {

@@ -84,6 +84,10 @@ void AddMatrixCases(std::map<std::string, Build>& cases) {
     m.Layer("lstm_layer", {"x"}, "y", "",
             {{kDim, 4 * kDim}, {kDim, 4 * kDim}, {4 * kDim}, {4 * kDim}});
   };
+  cases["rnn_layer"] = [](ScratchModel& m) {
+    m.Input("x", {kSteps, kDim});
+    m.Layer("rnn_layer", {"x"}, "y", "", {{kDim, kDim}, {kDim, kDim}, {kDim}, {kDim}});
+  };
 }
 
 void AddShapeCases(std::map<std::string, Build>& cases) {

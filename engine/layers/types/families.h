@@ -14,7 +14,7 @@ absl::Span<const LayerType> MatmulLayers();       // matmul.cc: inner_product in
 absl::Span<const LayerType> BatchDotLayers();     // batchdot.cc: batchdot
 absl::Span<const LayerType> EmbeddingLayers();    // embedding.cc: embedding
 absl::Span<const LayerType> CyclicLayers();       // cyclic.cc: prelu dice bn
-absl::Span<const LayerType> RecurrentLayers();    // recurrent.cc: gru, lstm
+absl::Span<const LayerType> RecurrentLayers();    // recurrent.cc: gru, lstm, rnn
 absl::Span<const LayerType> ShapeLayers();        // shape.cc: reshape concat slice broadcast_to
 absl::Span<const LayerType> SourceLayers();       // source.cc: constant fuse
 absl::Span<const LayerType> ExpressionLayers();   // expression_layer.cc: expression

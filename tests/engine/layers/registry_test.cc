@@ -52,10 +52,11 @@ TEST(Registry, HasEveryTypeOnce) {
                   "inner_product_layer", "inner_product_layer_ex", "layer_norm_layer", "lstm_layer",
                   "max_pooling_layer", "multiply_layer", "normalize_layer", "prelu_layer",
                   "prior_box_layer", "relu_layer", "reorg_layer", "reshape_layer", "reverse_layer",
-                  "roi_align_layer", "scatter_add_layer", "scatter_layer", "shuffle_channel_layer",
-                  "sigmoid_layer", "slice_layer", "softmax_layer", "spatial_transformer_layer",
-                  "sub_layer", "sum_layer", "take_layer", "tanh_layer", "top_k_layer",
-                  "transpose_layer", "trees_layer", "upsample_layer", "where_layer", "yolo_layer"));
+                  "rnn_layer", "roi_align_layer", "scatter_add_layer", "scatter_layer",
+                  "shuffle_channel_layer", "sigmoid_layer", "slice_layer", "softmax_layer",
+                  "spatial_transformer_layer", "sub_layer", "sum_layer", "take_layer", "tanh_layer",
+                  "top_k_layer", "transpose_layer", "trees_layer", "upsample_layer", "where_layer",
+                  "yolo_layer"));
 }
 
 TEST(Registry, EveryTypeIsFuzzed) {

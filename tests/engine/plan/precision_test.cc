@@ -248,7 +248,8 @@ TEST_F(PrecisionTest, RefusesWhatItCannotDo) {
     EXPECT_EQ(Error(layers("'act1'", precision)),
               prefix +
                   "layer 5 \"act1\" (sigmoid_layer), a type without products with weights; "
-                  "these are: inner_product_layer, inner_product_layer_ex, gru_layer, lstm_layer");
+                  "these are: inner_product_layer, inner_product_layer_ex, gru_layer, lstm_layer, "
+                  "rnn_layer");
     EXPECT_EQ(Error("double_layers: 'fc2'\n" + layers("'fc2'", precision)),
               prefix +
                   "layer 6 \"fc2\" (inner_product_layer), which double_layers has computed in "

@@ -370,10 +370,10 @@ def ads_behind_batches(g):
     g.output(g.node("Sub", [x, mean], x.array - mean.array))
 
 
-def recurrent_over_the_ads(g, op, batch):
-    """[1, ads, k] or [ads, k] through a list's GRU or LSTM in both directions, from the user's state; the last ones."""
+def recurrent_over_the_ads(g, op, linear, batch):
+    """[1, ads, k] or [ads, k] through a list's GRU, LSTM or RNN in both directions, from the user's state; the last ones."""
     g.batch = batch
-    x, n, gates = g.input("x", g.random.randn(ADS, 3).astype(np.float32)), 2, {"LSTM": 4, "GRU": 3}[op]
+    x, n, gates = g.input("x", g.random.randn(ADS, 3).astype(np.float32)), 2, {"LSTM": 4, "GRU": 3, "RNN": 1}[op]
     user = g.input("user", g.random.randn(1, n).astype(np.float32), "user")
     if batch:
         steps = g.node("Transpose", [x], x.array.transpose(1, 0, 2), perm=[1, 0, 2])
@@ -381,11 +381,11 @@ def recurrent_over_the_ads(g, op, batch):
         steps = g.unsqueeze(x, 1)
     weights = [g.random.randn(2, *s).astype(np.float32) for s in ((gates * n, 3), (gates * n, n), (2 * gates * n,))]
     first = g.node("Concat", [g.unsqueeze(user, 0)] * 2, np.stack([user.array] * 2), axis=0)
-    made = [states(op, 1, steps.array, [w[d] for w in weights], user.array, backwards=d == 1) for d in (0, 1)]
+    made = [states(op, linear, steps.array, [w[d] for w in weights], user.array, backwards=d == 1) for d in (0, 1)]
     every, last = np.stack([m[0] for m in made], 1), np.stack([m[1] for m in made])
     g.nodes.append(helper.make_node(
         op, [v.name for v in (steps, *map(g.constant, weights))] + ["", *[first.name] * (1 + (op == "LSTM"))],
-        ["every", "last"], hidden_size=n, direction="bidirectional", **({"linear_before_reset": 1} if op == "GRU" else {})))
+        ["every", "last"], hidden_size=n, direction="bidirectional", **({"linear_before_reset": linear} if op == "GRU" else {})))
     every, last = (g.keep(Value(*v, "ads")) for v in (("every", every.astype(np.float32)), ("last", last.astype(np.float32))))
     both = g.binary("Mul", every, last)
     turned = g.node("Transpose", [both], both.array.transpose(2, 0, 1, 3), perm=[2, 0, 1, 3])
@@ -393,10 +393,10 @@ def recurrent_over_the_ads(g, op, batch):
 
 
 def recurrent_over_ads():
-    for op, batch in itertools.product(("LSTM", "GRU"), (None, 1, "batch")):
-        def pattern(g, op=op, batch=batch):
-            recurrent_over_the_ads(g, op, batch)
-        pattern.__name__ = f"{op}_over_the_ads_{batch}"
+    for (op, linear), batch in itertools.product((("LSTM", 0), ("RNN", 0), ("GRU", 0), ("GRU", 1)), (None, 1, "batch")):
+        def pattern(g, op=op, linear=linear, batch=batch):
+            recurrent_over_the_ads(g, op, linear, batch)
+        pattern.__name__ = f"{op}_{linear}_over_the_ads_{batch}"
         yield pattern
 
 
