@@ -982,7 +982,7 @@ TEST_F(OnnxTest, RowsOfAllInputsAndOutputsAreTheAds) {
   ASSERT_TRUE(report.ok()) << report.status();
   EXPECT_THAT(report->outputs, ElementsAre("y [ads, 2, 2]"));
   EXPECT_THAT(report->notes,
-              Contains("the 8 rows that all inputs and outputs have are as many as a request has"));
+              Contains("the 8 rows that inputs and outputs have are as many as a request has"));
   const auto named =
       ConvertOnnx(dir_.Write("n.onnx", Model(X({"64", "4"}) + Out({"ads", "4"}) +
                                              "node { op_type: 'Relu' input: 'x' output: 'y' }")

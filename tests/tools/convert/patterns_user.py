@@ -409,7 +409,27 @@ def ads_from_the_last(g):
     g.output(g.node("CumSum", [x, zero], x.array[::-1].cumsum(0)[::-1], reverse=1))
 
 
-PATTERNS = [*recurrent_over_ads(), ads_from_the_last, ads_behind_the_batch, ads_behind_batches, user_without_rows,
+def user_repeated_under_the_ads_name(g):
+    """u.repeat(len(x), 1), where dynamic_axes call the rows of both the same."""
+    g.user_inputs.append("u")
+    u = g.input("u", g.random.randn(1, WIDTH).astype(np.float32), "user")
+    g.inputs[-1].type.tensor_type.shape.dim[0].dim_param = "ads"
+    x = ads(g)
+    times = g.node("Concat", [rows_of(g, x), g.ints(1)], np.array([ADS, 1]), axis=0)
+    each = g.node("Tile", [u, times], np.repeat(u.array, ADS, 0), rows="ads")
+    total(g, g.node("Concat", [each, x], np.concatenate([each.array, x.array], 1), axis=1))
+
+
+def user_beside_an_example(g):
+    """One row of the user's beside those of the export's example, by which it is repeated; no names of rows."""
+    g.rows = ADS
+    u = g.input("u", g.random.randn(1, WIDTH).astype(np.float32), "user")
+    x = ads(g)
+    each = g.node("Expand", [u, g.ints(ADS, WIDTH)], np.repeat(u.array, ADS, 0), rows="ads")
+    total(g, g.node("Concat", [each, x], np.concatenate([each.array, x.array], 1), axis=1))
+
+
+PATTERNS = [user_repeated_under_the_ads_name, user_beside_an_example, *recurrent_over_ads(), ads_from_the_last, ads_behind_the_batch, ads_behind_batches, user_without_rows,
             user_without_rows_beside_a_batch, user_without_rows_beside_the_example, query_of_weights,
             heads_by_the_users_size, user_without_axis, user_tiled, row_by_zeros, sums_over_the_user,
             products_of_other_ranks, heads_of_ads, ads_beside_one, whether_the_user_had_it,

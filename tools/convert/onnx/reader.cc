@@ -400,16 +400,21 @@ bool HasRows(const onnx::ValueInfoProto& value) {
   return tensor.has_shape() && (tensor.shape().dim_size() == 0 || RowsOf(value) > 0);
 }
 
-// The rows of the export's example, if all inputs have as many, above 1, and no output others; 0:
-// they do not.
+// The rows of the export's example, if each input has as many, above 1, or is the user's one row,
+// and no output has others; 0: it is not so.
 int64_t SharedRows(const std::vector<onnx::ValueInfoProto*>& inputs,
                    const onnx::GraphProto& graph) {
-  const int64_t rows = inputs.empty() ? 0 : RowsOf(*inputs[0]);
+  int64_t rows = 0;
+  for (const onnx::ValueInfoProto* const input : inputs) rows = std::max(rows, RowsOf(*input));
+  const auto has_them = [&](const onnx::ValueInfoProto& output) { return RowsOf(output) == rows; };
+  const bool some_have_one =
+      absl::c_any_of(inputs, [](const auto* input) { return RowsOf(*input) == 1; });
   const bool all =
-      absl::c_all_of(inputs, [&](const auto* input) { return RowsOf(*input) == rows; }) &&
-      absl::c_all_of(graph.output(), [&](const auto& output) {
-        return RowsOf(output) == rows || !HasRows(output);
-      });
+      absl::c_all_of(inputs,
+                     [&](const auto* input) { return has_them(*input) || RowsOf(*input) == 1; }) &&
+      absl::c_all_of(graph.output(),
+                     [&](const auto& output) { return has_them(output) || !HasRows(output); }) &&
+      (!some_have_one || absl::c_any_of(graph.output(), has_them));
   return all && rows > 1 ? rows : 0;
 }
 
@@ -420,8 +425,9 @@ absl::Status FreeRows(const ConvertOptions& options, OnnxModel& model) {
   std::vector<onnx::ValueInfoProto*> inputs = RequestInputs(graph);
   int64_t rows = SharedRows(inputs, graph);
   if (rows > 0) {
-    model.notes.push_back(absl::StrCat("the ", rows, " rows that all inputs and outputs have are ",
+    model.notes.push_back(absl::StrCat("the ", rows, " rows that inputs and outputs have are ",
                                        "as many as a request has"));
+    std::erase_if(inputs, [&](const auto* input) { return RowsOf(*input) != rows; });
   } else {
     // The users' inputs, too, if they have the rows of the ads' example.
     const auto is_ad = [&](const onnx::ValueInfoProto* input) {

@@ -183,7 +183,8 @@ absl::Status Tile(OnnxNode& node) {
     const bool of_rows = !x.dims[axis].IsConst() && !x.dims[axis].IsUnknown();
     if (!(number || rows) || (!one && !x.dims[axis].IsConst() && !(number && of_rows))) {
       return Unimplemented("repeats axis ", axis, " of shape ", DimsText(x.dims), " ",
-                           times.ToString(), " times");
+                           times.ToString(), " times",
+                           of_rows && rows ? "; --user_inputs tells the user's one row" : "");
     }
     if (one) {
       x.dims[axis] = times;

@@ -271,7 +271,10 @@ class Proof {
   const engine::Model& converted_;
   reference::Budget budget_;
   std::map<std::string, Array> inputs_, wanted_;
-  bool user_once_ = true;
+  // What the users' inputs have in the ONNX model: rows by the name of their dimension, as many as
+  // there are ads, or one.
+  enum class UserRows : uint8_t { kByName, kAsAds, kOne };
+  UserRows user_rows_ = UserRows::kByName;
   Limits limits_;
   engine::Workspace workspace_;
   std::optional<EngineRequest> request_;  // Of the last run, whose results may be views of it.
@@ -283,8 +286,8 @@ class Proof {
 // What a model exported with one name for all rows wants repeated is: the users' inputs beside ads.
 int64_t Proof::RowsOf(const SourceInput& input, int64_t ads) const {
   if (input.level == Level::kAd) return ads;
-  if (input.rows.empty()) return 1;
-  if (!user_once_) return ads;
+  if (input.rows.empty() || user_rows_ == UserRows::kOne) return 1;
+  if (user_rows_ == UserRows::kAsAds) return ads;
   const bool shared = std::any_of(translation_.inputs.begin(), translation_.inputs.end(),
                                   [&](const SourceInput& other) {
                                     return other.level == Level::kAd && other.rows == input.rows;
@@ -329,11 +332,13 @@ absl::Status Proof::RunReference(const Evaluator& evaluator, const Trial& trial)
     limits_.most = limits_.most > 1 ? limits_.most / 2 : kAnyPlace;
     return RunReference(evaluator, trial);
   }
-  if (absl::IsInvalidArgument(wanted.status()) && user_once_) {
-    // The users' rows have a name of their own, but the model wants as many as ads.
-    user_once_ = false;
-    if (RunReference(evaluator, trial).ok()) return absl::OkStatus();
-    user_once_ = true;
+  if (absl::IsInvalidArgument(wanted.status()) && user_rows_ == UserRows::kByName) {
+    // The name is the ads' and the model repeats one row, or it has a name of its own and as many.
+    for (const UserRows rows : {UserRows::kAsAds, UserRows::kOne}) {
+      user_rows_ = rows;
+      if (RunReference(evaluator, trial).ok()) return absl::OkStatus();
+    }
+    user_rows_ = UserRows::kByName;
   }
   RETURN_IF_ERROR(wanted.status());
   wanted_ = *std::move(wanted);
