@@ -5,6 +5,9 @@ import concurrent.futures
 import json
 import os
 import signal
+import socket
+import struct
+import threading
 import unittest
 
 import grpc
@@ -119,6 +122,34 @@ class StrangeServerTest(unittest.TestCase):
         self.answer("grpc.health.v1.Health", Check=health_pb.HealthCheckResponse(status=99))
         code, _, error = ulf("health", self.target)
         self.assertEqual((code, error), (1, "ulf health: 99\n"))
+
+    def test_frames_without_end(self):
+        """A server that sends GOAWAY for ever: gRPC reads on past the deadline."""
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            threading.Thread(target=self.flood, args=(server,), daemon=True).start()
+            target = f"127.0.0.1:{server.getsockname()[1]}"
+            for arguments in (("health", target), ("admin", target, "status"), ("admin", target, "load", "m")):
+                code, _, error = ulf(*arguments, "--timeout=1s")
+                self.assertEqual(code, 1, error)
+                self.assertRegex(error, "DEADLINE|UNAVAILABLE|no end after its deadline")
+
+    @staticmethod
+    def flood(server):
+        def frame(kind, payload):
+            return struct.pack(">I", len(payload))[1:] + struct.pack(">BBI", kind, 0, 0) + payload
+
+        while True:
+            try:
+                connection = server.accept()[0]
+            except OSError:
+                return
+            with connection:
+                try:
+                    connection.sendall(frame(4, b""))
+                    while True:
+                        connection.sendall(frame(7, struct.pack(">II", 2**31 - 1, 0)) * 1000)
+                except OSError:
+                    pass
 
     def test_predict(self):
         path = os.path.join(env.scratch("strange"), "request.textproto")

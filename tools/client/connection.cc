@@ -2,9 +2,13 @@
 #include "tools/client/connection.h"
 
 #include <openssl/crypto.h>
+#include <sys/time.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
+#include <csignal>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
@@ -50,7 +54,34 @@ absl::StatusOr<std::string> ReadToken(const std::string& path) {
                          ": want one token of printable characters and nothing else");
 }
 
+// What the handler writes; a handler has no object.
+// NOLINTNEXTLINE(cppcoreguidelines-avoid-non-const-global-variables)
+std::array<char, 256> overdue = {};
+
+void EndProgram(int) {
+  const ssize_t written = write(STDERR_FILENO, overdue.data(), strnlen(overdue.data(), 256));
+  _exit(written < 0 ? 2 : 1);
+}
+
+void SetAlarm(absl::Duration in) {
+  const itimerval timer = {.it_interval = {}, .it_value = absl::ToTimeval(in)};
+  setitimer(ITIMER_REAL, &timer, nullptr);
+}
+
 }  // namespace
+
+CallAlarm::CallAlarm(absl::string_view call, absl::Duration timeout) {
+  if (timeout > absl::Hours(24 * 365)) return;
+  const std::string text =
+      absl::StrCat("ulf: ", call.substr(0, 100),
+                   ": no end after its deadline: ", "the server keeps sending frames\n");
+  overdue.fill(0);
+  std::copy_n(text.begin(), std::min(text.size(), overdue.size() - 1), overdue.begin());
+  std::signal(SIGALRM, &EndProgram);
+  SetAlarm(timeout + absl::Seconds(1));
+}
+
+CallAlarm::~CallAlarm() { SetAlarm(absl::ZeroDuration()); }
 
 void Connection::Prepare(grpc::ClientContext& context, absl::Duration timeout) const {
   for (const auto& [key, value] : *metadata_) context.AddMetadata(key, value);

@@ -67,6 +67,17 @@ absl::Status FromGrpc(const grpc::Status& status, absl::string_view call);
 // The name of a value of an enum, or its number where only the server knows a name for it.
 std::string NameOr(const std::string& name, int number);
 
+// While it lives, the program ends with 1 and a line that names the call, a second after the
+// timeout (infinite: never).  gRPC looks at a deadline only once it has read what there is, and a
+// server can send frames without end.  One at a time.
+class CallAlarm {
+ public:
+  CallAlarm(absl::string_view call, absl::Duration timeout);
+  CallAlarm(const CallAlarm&) = delete;
+  CallAlarm& operator=(const CallAlarm&) = delete;
+  ~CallAlarm();
+};
+
 // Makes a call that has one reply: `method` is that of Service::Stub, `name` for errors.
 template <typename Service, typename Request, typename Reply>
 absl::StatusOr<Reply> Call(const Connection& server,
@@ -77,6 +88,7 @@ absl::StatusOr<Reply> Call(const Connection& server,
   grpc::ClientContext context;
   server.Prepare(context, timeout);
   Reply reply;
+  const CallAlarm alarm(name, timeout);
   const grpc::Status status = ((*stub).*method)(&context, request, &reply);
   if (!status.ok()) return FromGrpc(status, name);
   return reply;
