@@ -140,6 +140,24 @@ def best_steps_of_the_user(g):
     total(g, g.node("Mul", [type(y)("most", taken.max(1), "ads"), y], taken.max(1) * y.array))
 
 
+def entries_of_the_users_steps(g):
+    """table[seen.flatten()].view(1, -1, n).gather(1, places), and added there, with places [1, k, n] of the user's."""
+    g.opset = 16
+    y = ads(g)
+    seen = g.input("seen", g.random.randint(0, 7, (1, STEPS)), "user")
+    flat = g.node("Reshape", [seen, g.ints(-1)], seen.array.reshape(-1))
+    rows = g.look_up(g.constant(g.random.randn(7, WIDTH).astype(np.float32)), flat)
+    x = g.node("Reshape", [rows, g.ints(1, -1, WIDTH)], rows.array[None])
+    places = g.input("places", g.random.randint(0, STEPS, (1, 2, 1)), "user")
+    each = g.node("Expand", [places, g.ints(1, 2, WIDTH)], np.repeat(places.array, WIDTH, 2))
+    taken = g.node("GatherElements", [x, each], np.take_along_axis(x.array, each.array, 1), axis=1)
+    added = x.array.copy()
+    np.add.at(added, (0, places.array[0], np.arange(WIDTH)), taken.array[0])
+    put = g.node("ScatterElements", [x, each, taken], added, axis=1, reduction="add")
+    user = g.node("ReduceSum", [put, g.ints(1)], added.sum(1), keepdims=0)
+    total(g, g.binary("Mul", user, y))
+
+
 def best_of_one_user(g):
     """Sorted by length, as packed sequences are, and the largest of all that the user has."""
     x, y = history(g), ads(g)
@@ -433,7 +451,8 @@ PATTERNS = [user_repeated_under_the_ads_name, user_beside_an_example, *recurrent
             user_without_rows_beside_a_batch, user_without_rows_beside_the_example, query_of_weights,
             heads_by_the_users_size, user_without_axis, user_tiled, row_by_zeros, sums_over_the_user,
             products_of_other_ranks, heads_of_ads, ads_beside_one, whether_the_user_had_it,
-            last_step_of_the_user, best_steps_of_the_user, best_of_one_user, layers_of_the_user,
+            last_step_of_the_user, best_steps_of_the_user, entries_of_the_users_steps, best_of_one_user,
+            layers_of_the_user,
             heads_of_the_user, steps_by_numbers_of_others,
             steps_as_rows_by_the_users_size, titles_of_the_user]
 REFUSED = []

@@ -264,6 +264,8 @@ absl::Status Gather(OnnxNode& node) {
   return absl::OkStatus();
 }
 
+bool IsOneRow(const Dim& dim) { return dim.IsUsers() || dim == Dim::Of(1); }
+
 absl::Status GatherElements(OnnxNode& node) {
   ASSIGN_OR_RETURN(OnnxValue x, node.value(0));
   ASSIGN_OR_RETURN(OnnxValue index, node.value(1));
@@ -273,10 +275,11 @@ absl::Status GatherElements(OnnxNode& node) {
   for (int d = 0; d < x.rank(); ++d) {
     if (d == axis || x.dims[d] == index.dims[d]) continue;
     if (x.dims[d].IsUsers() && index.dims[d].IsAds()) continue;
-    if (x.dims[d].IsAds() && index.dims[d].IsUsers()) {
+    if (index.dims[d].IsUsers() && (x.dims[d].IsAds() || IsOneRow(x.dims[d]))) {
       index.dims[d] = x.dims[d];  // The user's row stands for all.
       continue;
     }
+    if (IsOneRow(index.dims[d]) && IsOneRow(x.dims[d])) continue;
     const std::string shapes =
         absl::StrCat("indices of shape ", DimsText(index.dims), " for ", DimsText(x.dims));
     const bool rows = x.dims[d].IsConst() != index.dims[d].IsConst();
@@ -336,7 +339,8 @@ absl::Status ScatterElements(OnnxNode& node) {
     if (d == axis) continue;
     for (const Dim& other : {index.dims[d], update.dims[d]}) {
       if (other.IsAds() && dims[d].IsUsers()) dims[d] = other;  // The user's row is changed per ad.
-      fits &= other == dims[d] || (other.IsUsers() && dims[d].IsAds());
+      fits &= other == dims[d] || (other.IsUsers() && dims[d].IsAds()) ||
+              (IsOneRow(other) && IsOneRow(dims[d]));
     }
   }
   if (!fits || update.dims[axis] != index.dims[axis] || !index.dims[axis].IsConst() ||
