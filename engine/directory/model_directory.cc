@@ -176,8 +176,8 @@ absl::Status CheckManifest(const std::string& directory, const ModelManifest& ma
       return InvalidArgument(what, " holds ", size, ", want positive dimensions");
     }
     RETURN_IF_ERROR(Annotate(CheckDims(input.row_shape()), what));
-    constexpr int64_t kExact = int64_t{1} << 24;
-    RETURN_IF_ERROR(WantUpTo(kExact, absl::StrCat("inputs \"", input.name(), "\": integers_below"),
+    RETURN_IF_ERROR(WantUpTo(input.int64() ? engine::kDoubleIntegers : engine::kFloatIntegers,
+                             absl::StrCat("inputs \"", input.name(), "\": integers_below"),
                              input.integers_below()));
   }
   for (const model::v1::FeatureConfig& feature : manifest.features()) {

@@ -77,6 +77,11 @@ class Builder {
     for (const std::string& name : param.top()) {
       if (constants.contains(name)) continue;
       Value value{.name = name, .kind = Value::Kind::kInput, .dtype = InputDType(name)};
+      const auto& wide = options_.int64_inputs;
+      if (value.dtype == DType::kFloat32 &&
+          std::find(wide.begin(), wide.end(), name) != wide.end()) {
+        value.dtype = DType::kInt64;
+      }
       const ValueId id = graph_.AddValue(std::move(value));
       graph_.inputs.push_back(id);
       RETURN_IF_ERROR(Declare(name, id));

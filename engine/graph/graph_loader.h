@@ -18,6 +18,7 @@ struct GraphOptions {
   std::vector<std::string> outputs;  // Empty: tensors that no layer reads, sorted by name.
   bool guide_eps = false;
   bool trunc_all = false;
+  std::vector<std::string> int64_inputs;  // Dense inputs that are int64.
   bool nhwc = false;  // Images are [rows, height, width, channels]; kernels are NCHW's already.
   absl::Span<const LayerType* const> layer_types = {};  // Further ones, of plug-ins.
   PackedWeights* packed = nullptr;                      // See ParseContext.

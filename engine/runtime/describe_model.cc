@@ -13,6 +13,7 @@
 #include "base/status_macros.h"
 #include "base/text.h"
 #include "engine/directory/load_reason.h"
+#include "engine/graph/graph_loader.h"
 #include "proto/embedding.pb.h"
 
 namespace ulfd::engine {
@@ -81,14 +82,14 @@ void DescribeInputs(const Graph& graph, const GraphSpecs& stated, const GraphSpe
 // Which inputs hold whole numbers.  REQUIRES: those of the manifest are inputs of the graph.
 absl::Status DescribeIntegers(const pb::ModelManifest& manifest, ModelInfo& info) {
   for (const pb::InputConfig& config : manifest.inputs()) {
-    if (config.integers_below() == 0) continue;
+    if (config.integers_below() == 0 && !config.int64()) continue;
     const auto input =
         std::find_if(info.inputs.begin(), info.inputs.end(),
                      [&](const InputInfo& known) { return known.name == config.name(); });
-    if (input->dtype != DType::kFloat32) {
-      return InvalidArgument("manifest: inputs \"", config.name(), "\": integers_below is ",
-                             config.integers_below(), ", but the input is ", Name(input->dtype),
-                             ", want float32");
+    if (const DType named = InputDType(config.name()); named != DType::kFloat32) {
+      return InvalidArgument(
+          "manifest: inputs \"", config.name(), "\": ", config.int64() ? "int64" : "integers_below",
+          " is set, but by its name the input is ", Name(named), ", want one of another name");
     }
     input->integers_below = config.integers_below();
   }

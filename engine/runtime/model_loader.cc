@@ -302,9 +302,14 @@ absl::Status MakeExecutable(const GraphSpecs& specs, const pb::ModelManifest& ma
 GraphOptions GraphOptionsOf(const ModelDirectory& directory,
                             absl::Span<const LayerType* const> layer_types, PackedWeights& packed) {
   const pb::ModelManifest& manifest = directory.manifest;
+  std::vector<std::string> int64_inputs;
+  for (const pb::InputConfig& input : manifest.inputs()) {
+    if (input.int64()) int64_inputs.push_back(input.name());
+  }
   return {.outputs = {manifest.outputs().begin(), manifest.outputs().end()},
           .guide_eps = manifest.eps_defaults() == pb::EPS_DEFAULTS_GUIDE,
           .trunc_all = manifest.trunc_all(),
+          .int64_inputs = std::move(int64_inputs),
           .nhwc = IsNhwc(directory),
           .layer_types = layer_types,
           .packed = &packed};

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <type_traits>
 
 #include "base/errors.h"
 #include "base/status_macros.h"
@@ -64,11 +65,21 @@ class Filler {
 
   static absl::Status CheckIntegers(const InputInfo& input, const Tensor& given) {
     if (input.integers_below == 0) return absl::OkStatus();
-    const absl::Span<const float> values(given.f32(), static_cast<size_t>(given.elements()));
-    const auto limit = static_cast<float>(input.integers_below);
+    const auto n = static_cast<size_t>(given.elements());
+    return given.dtype == DType::kInt64 ? CheckValues(input, absl::MakeConstSpan(given.i64(), n))
+                                        : CheckValues(input, absl::MakeConstSpan(given.f32(), n));
+  }
+
+  template <class T>
+  static absl::Status CheckValues(const InputInfo& input, absl::Span<const T> values) {
+    const auto limit = static_cast<T>(input.integers_below);
     for (size_t i = 0; i < values.size(); ++i) {
-      if (std::fabs(values[i]) < limit && values[i] == std::trunc(values[i])) continue;
-      return InvalidArgument("input \"", input.name, "\": element ", i, " is ", values[i],
+      const T value = values[i];
+      if (value > -limit && value < limit &&
+          (std::is_integral_v<T> || value == std::trunc(value))) {
+        continue;
+      }
+      return InvalidArgument("input \"", input.name, "\": element ", i, " is ", value,
                              ", want a whole number of a magnitude below ", input.integers_below);
     }
     return absl::OkStatus();

@@ -25,6 +25,9 @@ size_t SizeOf(DType dtype);
 // "float32", "int32", "int64".
 absl::string_view Name(DType dtype);
 
+// float32 has all integers of a magnitude up to the first, double up to the second.
+inline constexpr int64_t kFloatIntegers = int64_t{1} << 24, kDoubleIntegers = int64_t{1} << 53;
+
 // To whom the rows (the leading dimension) of a tensor belong.  A lattice, in this order: what is
 // computed from tensors of several levels has at least the highest of them.
 enum class Level : uint8_t {

@@ -66,6 +66,7 @@ std::vector<MatrixPart> PartsOf(const ulfd::v1::MatrixMetadata& matrix,
       if (input.name() != part.name()) continue;
       named.row_shape.assign(input.shape().begin() + std::min(1, input.shape_size()),
                              input.shape().end());
+      named.dtype = DTypeOf(input).value_or(DType::kFloat32);
     }
   }
   return parts;

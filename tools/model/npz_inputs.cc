@@ -62,6 +62,7 @@ std::vector<MatrixPart> PartsOf(const engine::MatrixInfo& matrix, const engine::
       continue;
     }
     named.name = info.inputs[part.input].name;
+    named.dtype = info.inputs[part.input].dtype;
     const auto width = static_cast<int64_t>(part.columns.size());
     const engine::TensorDims dims =
         info.inputs[part.input].DimsOf(1, width == 0 ? matrix.columns : width);
@@ -70,25 +71,34 @@ std::vector<MatrixPart> PartsOf(const engine::MatrixInfo& matrix, const engine::
   return parts;
 }
 
+// The numbers of these columns in a type of the engine's.
+absl::StatusOr<NpyArray> MakeArray(const engine::NumberArray& numbers,
+                                   absl::Span<const int64_t> columns, Fractions fractions,
+                                   std::vector<int64_t> dims, DType dtype, absl::string_view what) {
+  switch (dtype) {
+    case DType::kFloat32: {
+      ASSIGN_OR_RETURN(const auto floats,
+                       engine::NumbersAs<float>(numbers, columns, fractions, what));
+      return NpyArray::FromFloat32(std::move(dims), floats.data());
+    }
+    case DType::kInt32: {
+      ASSIGN_OR_RETURN(const auto ints,
+                       engine::NumbersAs<int32_t>(numbers, columns, fractions, what));
+      return NpyArray::FromInt32(std::move(dims), ints.data());
+    }
+    case DType::kInt64:
+      break;
+  }
+  ASSIGN_OR_RETURN(const auto ints, engine::NumbersAs<int64_t>(numbers, columns, fractions, what));
+  return NpyArray::FromInt64(std::move(dims), ints.data());
+}
+
 }  // namespace
 
 absl::StatusOr<NpyArray> ConvertInput(const std::string& name, NpyArray array, DType wanted) {
   if (array.type == engine::TypeOf(wanted)) return array;
-  const std::string what = absl::StrCat("input \"", name, "\"");
-  const engine::NumberArray numbers = NumbersOf(array);
-  if (wanted == DType::kFloat32) {
-    ASSIGN_OR_RETURN(const auto floats,
-                     engine::NumbersAs<float>(numbers, {}, Fractions::kRefuse, what));
-    return NpyArray::FromFloat32(std::move(array.dims), floats.data());
-  }
-  if (wanted == DType::kInt32) {
-    ASSIGN_OR_RETURN(const auto ints,
-                     engine::NumbersAs<int32_t>(numbers, {}, Fractions::kRefuse, what));
-    return NpyArray::FromInt32(std::move(array.dims), ints.data());
-  }
-  ASSIGN_OR_RETURN(const auto ints,
-                   engine::NumbersAs<int64_t>(numbers, {}, Fractions::kRefuse, what));
-  return NpyArray::FromInt64(std::move(array.dims), ints.data());
+  return MakeArray(NumbersOf(array), {}, Fractions::kRefuse, array.dims, wanted,
+                   absl::StrCat("input \"", name, "\""));
 }
 
 absl::Status CheckInputNames(const engine::NpzArrays& arrays,
@@ -132,11 +142,10 @@ absl::Status SplitMatrix(const std::string& matrix, int64_t columns,
           NpyArray::FromInt64({static_cast<int64_t>(ids.ids.size())}, ids.ids.data());
       arrays[part.name + ".segments"] = NpyArray::FromInt32({rows}, ids.counts.data());
     } else {
-      ASSIGN_OR_RETURN(const std::vector<float> values,
-                       engine::NumbersAs<float>(numbers, part.columns, Fractions::kCut, what));
       std::vector<int64_t> shape = {rows};
       shape.insert(shape.end(), part.row_shape.begin(), part.row_shape.end());
-      arrays[part.name] = NpyArray::FromFloat32(std::move(shape), values.data());
+      ASSIGN_OR_RETURN(arrays[part.name], MakeArray(numbers, part.columns, Fractions::kCut,
+                                                    std::move(shape), part.dtype, what));
     }
   }
   return absl::OkStatus();

@@ -34,6 +34,7 @@ struct MatrixPart {
   bool sparse = false;
   std::optional<int64_t> padding;  // The id that fills up rows, before or behind their ids.
   std::vector<int64_t> columns, row_shape;
+  engine::DType dtype = engine::DType::kFloat32;  // Of a dense one.
 };
 
 // An array `matrix`, [rows, ...] with so many elements in each row, becomes its parts; 0: any

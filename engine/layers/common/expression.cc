@@ -24,41 +24,55 @@ namespace {
 using Op = ExpressionOp;
 
 struct Function {
+  // `f` takes operands in either precision.
+  template <class F>
+  constexpr Function(absl::string_view name, Op op, int operands, F f,
+                     absl::string_view symbol = "")
+      : name(name), op(op), operands(operands), value(f), in_double(f), symbol(symbol) {}
+
   absl::string_view name;
   Op op;
   int operands;
   float (*value)(const float* v);
-  absl::string_view symbol = "";  // Of the infix form.
+  DoubleOperation in_double;
+  absl::string_view symbol;  // Of the infix form.
 };
+
+// 1 or 0, in the precision of the operands.
+template <class T>
+constexpr T Truth(const T* /*operands*/, bool is) {
+  return is ? T{1} : T{0};
+}
+
 constexpr Function kFunctions[] = {
-    {"add", Op::kAdd, 2, [](const float* v) { return v[0] + v[1]; }, "+"},
-    {"sub", Op::kSub, 2, [](const float* v) { return v[0] - v[1]; }, "-"},
-    {"mul", Op::kMul, 2, [](const float* v) { return v[0] * v[1]; }, "*"},
-    {"div", Op::kDiv, 2, [](const float* v) { return v[0] / v[1]; }, "/"},
-    {"pow", Op::kPow, 2, [](const float* v) { return std::pow(v[0], v[1]); }, "^"},
-    {"min", Op::kMin, 2, [](const float* v) { return v[0] < v[1] || v[0] != v[0] ? v[0] : v[1]; }},
-    {"max", Op::kMax, 2, [](const float* v) { return v[0] > v[1] || v[0] != v[0] ? v[0] : v[1]; }},
-    {"lt", Op::kLess, 2, [](const float* v) { return v[0] < v[1] ? 1.0f : 0.0f; }, "<"},
-    {"le", Op::kLessEqual, 2, [](const float* v) { return v[0] <= v[1] ? 1.0f : 0.0f; }, "<="},
-    {"gt", Op::kGreater, 2, [](const float* v) { return v[0] > v[1] ? 1.0f : 0.0f; }, ">"},
-    {"ge", Op::kGreaterEqual, 2, [](const float* v) { return v[0] >= v[1] ? 1.0f : 0.0f; }, ">="},
-    {"eq", Op::kEqual, 2, [](const float* v) { return v[0] == v[1] ? 1.0f : 0.0f; }, "=="},
-    {"ne", Op::kNotEqual, 2, [](const float* v) { return v[0] != v[1] ? 1.0f : 0.0f; }, "!="},
-    {"neg", Op::kNeg, 1, [](const float* v) { return -v[0]; }},
-    {"abs", Op::kAbs, 1, [](const float* v) { return std::abs(v[0]); }},
-    {"exp", Op::kExp, 1, [](const float* v) { return std::exp(v[0]); }},
-    {"log", Op::kLog, 1, [](const float* v) { return std::log(v[0]); }},
-    {"sqrt", Op::kSqrt, 1, [](const float* v) { return std::sqrt(v[0]); }},
-    {"sigmoid", Op::kSigmoid, 1, [](const float* v) { return 1.0f / (1.0f + std::exp(-v[0])); }},
-    {"tanh", Op::kTanh, 1, [](const float* v) { return std::tanh(v[0]); }},
-    {"sin", Op::kSin, 1, [](const float* v) { return std::sin(v[0]); }},
-    {"cos", Op::kCos, 1, [](const float* v) { return std::cos(v[0]); }},
-    {"erf", Op::kErf, 1, [](const float* v) { return std::erf(v[0]); }},
-    {"floor", Op::kFloor, 1, [](const float* v) { return std::floor(v[0]); }},
-    {"trunc", Op::kTrunc, 1, [](const float* v) { return std::trunc(v[0]); }},
-    {"round", Op::kRound, 1, [](const float* v) { return std::nearbyint(v[0]); }},
-    {"relu", Op::kRelu, 1, [](const float* v) { return v[0] < 0 ? 0.0f : v[0]; }},
-    {"where", Op::kWhere, 3, [](const float* v) { return v[0] > 0 ? v[1] : v[2]; }},
+    {"add", Op::kAdd, 2, [](const auto* v) { return v[0] + v[1]; }, "+"},
+    {"sub", Op::kSub, 2, [](const auto* v) { return v[0] - v[1]; }, "-"},
+    {"mul", Op::kMul, 2, [](const auto* v) { return v[0] * v[1]; }, "*"},
+    {"div", Op::kDiv, 2, [](const auto* v) { return v[0] / v[1]; }, "/"},
+    {"pow", Op::kPow, 2, [](const auto* v) { return std::pow(v[0], v[1]); }, "^"},
+    {"min", Op::kMin, 2, [](const auto* v) { return v[0] < v[1] || v[0] != v[0] ? v[0] : v[1]; }},
+    {"max", Op::kMax, 2, [](const auto* v) { return v[0] > v[1] || v[0] != v[0] ? v[0] : v[1]; }},
+    {"lt", Op::kLess, 2, [](const auto* v) { return Truth(v, v[0] < v[1]); }, "<"},
+    {"le", Op::kLessEqual, 2, [](const auto* v) { return Truth(v, v[0] <= v[1]); }, "<="},
+    {"gt", Op::kGreater, 2, [](const auto* v) { return Truth(v, v[0] > v[1]); }, ">"},
+    {"ge", Op::kGreaterEqual, 2, [](const auto* v) { return Truth(v, v[0] >= v[1]); }, ">="},
+    {"eq", Op::kEqual, 2, [](const auto* v) { return Truth(v, v[0] == v[1]); }, "=="},
+    {"ne", Op::kNotEqual, 2, [](const auto* v) { return Truth(v, v[0] != v[1]); }, "!="},
+    {"neg", Op::kNeg, 1, [](const auto* v) { return -v[0]; }},
+    {"abs", Op::kAbs, 1, [](const auto* v) { return std::abs(v[0]); }},
+    {"exp", Op::kExp, 1, [](const auto* v) { return std::exp(v[0]); }},
+    {"log", Op::kLog, 1, [](const auto* v) { return std::log(v[0]); }},
+    {"sqrt", Op::kSqrt, 1, [](const auto* v) { return std::sqrt(v[0]); }},
+    {"sigmoid", Op::kSigmoid, 1, [](const auto* v) { return 1 / (1 + std::exp(-v[0])); }},
+    {"tanh", Op::kTanh, 1, [](const auto* v) { return std::tanh(v[0]); }},
+    {"sin", Op::kSin, 1, [](const auto* v) { return std::sin(v[0]); }},
+    {"cos", Op::kCos, 1, [](const auto* v) { return std::cos(v[0]); }},
+    {"erf", Op::kErf, 1, [](const auto* v) { return std::erf(v[0]); }},
+    {"floor", Op::kFloor, 1, [](const auto* v) { return std::floor(v[0]); }},
+    {"trunc", Op::kTrunc, 1, [](const auto* v) { return std::trunc(v[0]); }},
+    {"round", Op::kRound, 1, [](const auto* v) { return std::nearbyint(v[0]); }},
+    {"relu", Op::kRelu, 1, [](const auto* v) { return v[0] < 0 ? Truth(v, false) : v[0]; }},
+    {"where", Op::kWhere, 3, [](const auto* v) { return v[0] > 0 ? v[1] : v[2]; }},
 };
 
 const Function* FunctionOf(Op op) {
@@ -213,7 +227,7 @@ class Parser {
   // The node of that operation on those children: the one that is there already, if there is one.
   int Add(const Instruction& instruction, int a = -1, int b = -1, int c = -1) {
     const auto [it, is_new] = known_.try_emplace(
-        {instruction.op, std::bit_cast<uint32_t>(instruction.number), instruction.input, a, b, c},
+        {instruction.op, std::bit_cast<uint64_t>(instruction.number), instruction.input, a, b, c},
         static_cast<int>(nodes_.size()));
     if (is_new) nodes_.push_back({instruction, {a, b, c}});
     return it->second;
@@ -262,7 +276,7 @@ class Parser {
     switch (token.type) {
       case TokenType::kNumber:
         ++at_;
-        return Add({.op = Op::kNumber, .number = static_cast<float>(token.number)});
+        return Add({.op = Op::kNumber, .number = token.number});
       case TokenType::kInput:
         if (token.number >= inputs_) {
           return Error(
@@ -328,7 +342,7 @@ class Parser {
   size_t at_ = 0;
   int depth_ = 0;
   std::vector<TreeNode> nodes_;
-  std::map<std::tuple<Op, uint32_t, int, int, int, int>, int> known_;
+  std::map<std::tuple<Op, uint64_t, int, int, int, int>, int> known_;
 };
 
 // ---------------------------------------------------------------------------------- reverse Polish
@@ -341,7 +355,7 @@ void Append(const Instruction& instruction, std::vector<Instruction>& program) {
   for (size_t i = 0; numbers && i < operands; ++i) {
     const Instruction& operand = program[program.size() - operands + i];
     numbers = operand.op == Op::kNumber;
-    values[i] = operand.number;
+    values[i] = static_cast<float>(operand.number);
   }
   if (!numbers) {
     program.push_back(instruction);
@@ -426,6 +440,11 @@ absl::string_view Name(ExpressionOp op) {
 float Evaluate(ExpressionOp op, const float* operands) {
   const Function* function = FunctionOf(op);
   return function == nullptr ? operands[0] : function->value(operands);
+}
+
+DoubleOperation InDouble(ExpressionOp op) {
+  const Function* function = FunctionOf(op);
+  return function == nullptr ? nullptr : function->in_double;
 }
 
 absl::StatusOr<Expression> Expression::Parse(absl::string_view text, int inputs) {

@@ -68,12 +68,12 @@ absl::string_view Name(ExpressionOp op);
 
 struct Instruction {
   ExpressionOp op = ExpressionOp::kNumber;
-  float number = 0;
+  double number = 0;
   int input = 0;
 };
 
-// A formula in reverse Polish form.  Subexpressions of numbers alone are already computed, those
-// that occur more than once are computed once.
+// A formula in reverse Polish form.  Subexpressions of numbers alone are already computed, in
+// float32; those that occur more than once are computed once.
 struct Expression {
   static constexpr int kMaxDepth = 256;           // Nested brackets, calls, signs.
   static constexpr size_t kMaxLength = 64 << 10;  // Bytes of text.
@@ -93,6 +93,10 @@ struct Expression {
 // The value of an operation on scalars, in float, as the kernels compute it but for the last bit of
 // the transcendental functions.
 float Evaluate(ExpressionOp op, const float* operands);
+
+// The operation on scalars in double; null for those that push or keep a value.
+using DoubleOperation = double (*)(const double* operands);
+DoubleOperation InDouble(ExpressionOp op);
 
 }  // namespace ulfd::engine
 

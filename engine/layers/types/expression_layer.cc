@@ -99,6 +99,8 @@ struct Step : Instruction {
   UnaryOp unary{};
   BinaryOp binary{};
   int64_t place = -1;  // Where the value goes; -1: to the output.
+  float value = 0;     // The number, of instructions that push one.
+  DoubleOperation in_double = nullptr;
 };
 
 std::vector<Step> StepsOf(const Expression& expression) {
@@ -107,6 +109,8 @@ std::vector<Step> StepsOf(const Expression& expression) {
   int64_t depth = 0;  // Of the stack.
   for (size_t i = 0; i < program.size(); ++i) {
     Step& step = steps.emplace_back(Step{program[i]});
+    step.value = static_cast<float>(step.number);
+    step.in_double = InDouble(step.op);
     if (step.op == Op::kStore) continue;
     const bool pushes = step.op == Op::kNumber || step.op == Op::kInput || step.op == Op::kLoad;
     step.operands = pushes ? 0 : OperandCount(step.op);
@@ -145,6 +149,12 @@ class ExpressionKernel final : public Kernel {
     absl::InlinedVector<absl::Span<const int64_t>, 4> dims;
     for (const Tensor& x : ctx.in) dims.push_back(x.dims);
     const BroadcastPlan plan = PlanBroadcast(ctx.out[0].dims, dims);
+    const bool wide = std::any_of(ctx.in.begin(), ctx.in.end(),
+                                  [](const Tensor& x) { return x.dtype == DType::kInt64; });
+    if (wide) {
+      RunInDouble(ctx, plan);
+      return absl::OkStatus();
+    }
     const int64_t rows_at_once = std::max<int64_t>(1, kTile / std::max<int64_t>(1, plan.run));
     plan.ForEachBlock([&](const BroadcastPlan::Offsets& at, int64_t out) {
       for (int64_t row = 0; row < plan.rows(); row += rows_at_once) {
@@ -167,6 +177,59 @@ class ExpressionKernel final : public Kernel {
   }
   // Of one value, in multiplications.
   int64_t Work() const { return static_cast<int64_t>(expression_.program.size()) * 16; }
+
+  // A float has no integers of 64 bits: each result is rounded once, at the end.
+  void RunInDouble(RunContext& ctx, const BroadcastPlan& plan) const {
+    auto* const values = static_cast<double*>(ctx.scratch);
+    plan.ForEachRun([&](const BroadcastPlan::Offsets& at, int64_t out) {
+      for (int64_t i = 0; i < plan.run; ++i) {
+        if (i % kTile == 0 && ctx.pace.Stops(std::min(kTile, plan.run - i) * Work())) return;
+        const auto input = [&](size_t k) {
+          return DoubleAt(ctx.in[k], at[k] + (plan.advances[k] ? i : 0));
+        };
+        ctx.out[0].f32()[out + i] = static_cast<float>(InDoubleOf(input, values));
+      }
+    });
+  }
+
+  static double DoubleAt(const Tensor& x, int64_t i) {
+    switch (x.dtype) {
+      case DType::kFloat32:
+        return x.f32()[i];
+      case DType::kInt32:
+        return x.i32()[i];
+      case DType::kInt64:
+        break;
+    }
+    return static_cast<double>(x.i64()[i]);
+  }
+
+  // The program on one element.  `values`: room for Values() of them.
+  template <class Input>
+  double InDoubleOf(Input input, double* values) const {
+    double* const kept = values + expression_.stack;
+    double* top = values - 1;
+    for (const Step& step : steps_) {
+      switch (step.op) {
+        case Op::kNumber:
+          *++top = step.number;
+          break;
+        case Op::kInput:
+          *++top = input(static_cast<size_t>(step.input));
+          break;
+        case Op::kLoad:
+          *++top = kept[step.input];
+          break;
+        case Op::kStore:
+          kept[step.input] = *top;
+          break;
+        default:
+          top -= step.operands - 1;
+          *top = step.in_double(top);
+      }
+    }
+    return *top;
+  }
 
   // Rows [row, row + rows) of a block, of each the values [column, column + n).
   void RunTile(RunContext& ctx, const BroadcastPlan& plan, const BroadcastPlan::Offsets& at,
@@ -201,7 +264,7 @@ class ExpressionKernel final : public Kernel {
     for (const Step& step : steps_) {
       switch (step.op) {
         case Op::kNumber:
-          *++top = {&step.number, 0, 0};
+          *++top = {&step.value, 0, 0};
           continue;
         case Op::kInput:
           *++top = tile.inputs[step.input];
@@ -249,8 +312,9 @@ class ExpressionKernel final : public Kernel {
   const std::vector<Step> steps_;
 };
 
-// expression_layer.  Integers are read as f32; all inputs broadcast by numpy's rules, and the level
-// is that of the highest if its rows lead.  Grammar: expression.h.
+// expression_layer.  All inputs broadcast by numpy's rules, and the level is that of the highest if
+// its rows lead.  Where one is int64, all is computed in double and rounded once.  Grammar:
+// expression.h.
 class ExpressionLayer final : public Layer {
  public:
   explicit ExpressionLayer(Expression expression) : expression_(std::move(expression)) {}
@@ -309,7 +373,8 @@ constexpr LayerType kTypes[] = {
               "y = the formula in expression_param.expression; + - * / ^ < <= > >= == !=, add sub "
               "mul div pow min max lt le gt ge eq ne neg abs exp log sqrt sigmoid tanh sin cos "
               "erf floor trunc round relu where",
-          .inputs = "@0, @1, ... float32, int32 or int64; numpy broadcasting",
+          .inputs = "@0, @1, ... float32, int32 or int64; numpy broadcasting; with an int64, "
+                    "computed in double",
           .source = "expressions of the layer framework",
           .example_inputs = "a:4;b:4",
           .example_param = "expression_param { expression: \"sigmoid(@0) * (@0 - @1)\" }"}},

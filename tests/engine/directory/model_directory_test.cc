@@ -167,6 +167,8 @@ TEST_F(ModelDirectoryTest, ManifestErrorsSayWhere) {
     EXPECT_EQ(error(absl::StrCat("inputs { name: \"m\" integers_below: ", below, " }")),
               absl::StrCat("inputs \"m\": integers_below is ", below, ", want 0 to 16777216"));
   }
+  EXPECT_EQ(error("inputs { name: \"m\" int64: true integers_below: 9007199254740993 }"),
+            "inputs \"m\": integers_below is 9007199254740993, want 0 to 9007199254740992");
   EXPECT_EQ(error("user_cache_bytes: 9223372036854775807"),
             "user_cache_bytes is 9223372036854775807, want 0 to 1099511627776");
   EXPECT_EQ(error("tables { name: \"t\" store { rocksdb: \"d\" fetch_timeout_ms: -1 } }"),

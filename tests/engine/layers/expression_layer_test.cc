@@ -46,13 +46,17 @@ std::string Formula(std::mt19937& random, int depth, bool slow) {
   }
 }
 
-// The formula on one element.
-float At(const Expression& expression, const std::vector<float>& inputs) {
-  std::vector<float> stack, kept(static_cast<size_t>(expression.stored));
+float Apply(ExpressionOp op, const float* operands) { return Evaluate(op, operands); }
+double Apply(ExpressionOp op, const double* operands) { return InDouble(op)(operands); }
+
+// The formula on one element, in the precision of the inputs.
+template <class T>
+T At(const Expression& expression, const std::vector<T>& inputs) {
+  std::vector<T> stack, kept(static_cast<size_t>(expression.stored));
   for (const Instruction& i : expression.program) {
     switch (i.op) {
       case ExpressionOp::kNumber:
-        stack.push_back(i.number);
+        stack.push_back(static_cast<T>(i.number));
         break;
       case ExpressionOp::kInput:
         stack.push_back(inputs[static_cast<size_t>(i.input)]);
@@ -65,7 +69,7 @@ float At(const Expression& expression, const std::vector<float>& inputs) {
         break;
       default: {
         const int operands = OperandCount(i.op);
-        const float value = Evaluate(i.op, &stack[stack.size() - static_cast<size_t>(operands)]);
+        const T value = Apply(i.op, &stack[stack.size() - static_cast<size_t>(operands)]);
         stack.resize(stack.size() - static_cast<size_t>(operands));
         stack.push_back(value);
       }
@@ -81,34 +85,44 @@ struct Shapes {
 
 class ExpressionLayerTest : public ::testing::Test {
  protected:
-  void Check(const std::string& formula, const Shapes& shapes, bool integers) {
-    SCOPED_TRACE(formula);
+  // Input 1 is of that type, the others are float32.
+  void Check(const std::string& formula, const Shapes& shapes, DType middle) {
+    SCOPED_TRACE(absl::StrCat(formula, ", @1 ", Name(middle)));
     ulf::LayerParameter param;
     param.set_type("expression_layer");
     // Every input is used.
     param.mutable_expression_param()->set_expression(absl::StrCat("(", formula, ")+0*(@0+@1+@2)"));
-    std::vector<std::vector<float>> data;
-    std::vector<std::vector<int32_t>> whole(shapes.in.size());
+    std::vector<std::vector<double>> data;
+    std::vector<std::vector<float>> floats(shapes.in.size());
+    std::vector<int32_t> ints;
+    std::vector<int64_t> longs;
     std::vector<Tensor> in;
     TensorSpecs specs;
     for (size_t i = 0; i < shapes.in.size(); ++i) {
       param.add_bottom(absl::StrCat("x", i));
       int64_t elements = 1;
       for (int64_t d : shapes.in[i]) elements *= d;
+      const DType type = i == 1 ? middle : DType::kFloat32;
       data.emplace_back();
       for (int64_t e = 0; e < elements; ++e) {
-        const int32_t value = static_cast<int32_t>(random_() % 9) - 4;
-        data.back().push_back(integers && i == 1 ? static_cast<float>(value)
-                                                 : static_cast<float>(value) * 0.375f);
-        whole[i].push_back(value);
+        double value = static_cast<double>(random_() % 9) - 4;
+        if (type == DType::kFloat32) value *= 0.375;
+        if (type == DType::kInt64 && e % 2 == 0) value += 0x1p40;
+        data.back().push_back(value);
       }
-      Tensor x{DType::kFloat32, {shapes.in[i].begin(), shapes.in[i].end()}, data.back().data()};
-      if (integers && i == 1) x = {DType::kInt32, x.dims, whole[i].data()};
+      Tensor x{type, {shapes.in[i].begin(), shapes.in[i].end()}};
+      if (type == DType::kFloat32) {
+        floats[i].assign(data[i].begin(), data[i].end());
+        x.data = floats[i].data();
+      } else if (type == DType::kInt32) {
+        ints.assign(data[i].begin(), data[i].end());
+        x.data = ints.data();
+      } else {
+        longs.assign(data[i].begin(), data[i].end());
+        x.data = longs.data();
+      }
       specs.push_back({x.dtype, Shape::Of(x.dims)});
       in.push_back(x);
-    }
-    for (size_t i = 0; i < in.size(); ++i) {
-      if (in[i].dtype == DType::kFloat32) in[i].data = data[i].data();
     }
     param.add_top("y");
     Notices notices;
@@ -126,23 +140,34 @@ class ExpressionLayerTest : public ::testing::Test {
     RunCounters counters;
     RunContext ctx{in, absl::MakeSpan(out), scratch, &counters};
     ASSERT_TRUE((*kernel)->Run(ctx).ok());
-    Compare(param.expression_param().expression(), shapes, data, y);
+    if (middle == DType::kInt64) {
+      Compare<double>(param.expression_param().expression(), shapes, data, 0, y);
+    } else {
+      Compare<float>(param.expression_param().expression(), shapes, data, 2e-6f, y);
+    }
     for (int64_t e = elements; e < elements + 16; ++e) ASSERT_EQ(y[e], 77.0f) << "behind the end";
   }
 
+  // With the formula computed in T.
+  template <class T>
   void Compare(const std::string& formula, const Shapes& shapes,
-               const std::vector<std::vector<float>>& data, const std::vector<float>& y) {
+               const std::vector<std::vector<double>>& data, float tolerance,
+               const std::vector<float>& y) {
     const auto expression = Expression::Parse(formula, 3);
     ASSERT_TRUE(expression.ok()) << expression.status();
     int64_t elements = 1;
     for (int64_t d : shapes.out) elements *= d;
     for (int64_t e = 0; e < elements; ++e) {
-      std::vector<float> inputs;
-      for (size_t i = 0; i < data.size(); ++i) inputs.push_back(data[i][Offset(shapes, i, e)]);
-      const float want = At(*expression, inputs), got = y[static_cast<size_t>(e)];
+      std::vector<T> inputs;
+      for (size_t i = 0; i < data.size(); ++i) {
+        inputs.push_back(static_cast<T>(data[i][Offset(shapes, i, e)]));
+      }
+      const auto want = static_cast<float>(At(*expression, inputs));
+      const float got = y[static_cast<size_t>(e)];
       if (std::isnan(want) && std::isnan(got)) continue;
       if (want == got) continue;
-      ASSERT_LE(std::abs(want - got), 2e-6f * std::max(1.0f, std::abs(want))) << "element " << e;
+      ASSERT_LE(std::abs(want - got), tolerance * std::max(1.0f, std::abs(want)))
+          << "element " << e;
     }
   }
 
@@ -179,12 +204,45 @@ TEST_F(ExpressionLayerTest, RandomFormulas) {
   for (int round = 0; round < 60; ++round) {
     const std::string formula = Formula(random_, 1 + round % 4, round % 3 == 0);
     for (const Shapes& s : shapes) {
-      Check(formula, s, false);
+      Check(formula, s, DType::kFloat32);
       if (HasFatalFailure()) return;
     }
-    Check(formula, shapes[round % 8], true);
-    if (HasFatalFailure()) return;
+    for (const DType whole : {DType::kInt32, DType::kInt64}) {
+      Check(formula, shapes[round % 8], whole);
+      if (HasFatalFailure()) return;
+    }
   }
+}
+
+TEST_F(ExpressionLayerTest, IntegersOf64BitsAreRoundedOnce) {
+  const auto value = [](const std::string& formula, int64_t a, int64_t b) {
+    ulf::LayerParameter param;
+    param.set_type("expression_layer");
+    param.mutable_expression_param()->set_expression(formula);
+    param.add_bottom("a");
+    param.add_bottom("b");
+    param.add_top("y");
+    testing::NoFiles files;
+    Notices notices;
+    auto layer = ParseLayer({.param = param, .resources = files, .notices = notices});
+    EXPECT_TRUE(layer.ok()) << layer.status();
+    const std::vector<Tensor> in = {{DType::kInt64, {1}, &a}, {DType::kInt64, {1}, &b}};
+    const TensorSpecs specs(2, {DType::kInt64, Shape::Of({1})});
+    const auto kernel = (*layer)->Prepare(specs);
+    float y = 0;
+    std::vector<Tensor> out = {{DType::kFloat32, {1}, &y}};
+    std::vector<double> scratch((*kernel)->ScratchBytes(in) / sizeof(double) + 1);
+    RunCounters counters;
+    RunContext ctx{in, absl::MakeSpan(out), scratch.data(), &counters};
+    EXPECT_TRUE((*kernel)->Run(ctx).ok());
+    return y;
+  };
+  constexpr int64_t kNow = 1'700'000'123, kThen = 1'699'999'999;
+  EXPECT_EQ(value("@0 - @1", kNow, kThen), 124);
+  EXPECT_EQ(value("@0 - 1700000001 + 0 * @1", kNow, 0), 122);
+  EXPECT_EQ(value("where(@0 == @1, 1, 0)", kNow, kNow + 1), 0);
+  EXPECT_EQ(value("@0 - @1 * floor(@0 / @1)", -(int64_t{1} << 53) + 1, 101), 9);
+  EXPECT_EQ(value("trunc(@0 / @1)", (int64_t{1} << 53) - 1, 4), 2251799813685247.0f);
 }
 
 }  // namespace

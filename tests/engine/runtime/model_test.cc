@@ -610,8 +610,46 @@ TEST_F(ModelTest, ChecksRequestsForIntegersThatAreLimited) {
     layer_params { name: "score" type: "relu_layer" bottom: "x" top: "score" })";
   files_["model.textproto"] = "inputs { name: \"mask\" integers_below: 9 }";
   EXPECT_THAT(std::string(Load().status().message()),
-              HasSubstr("manifest: inputs \"mask\": integers_below is 9, but the input is int32, "
-                        "want float32"));
+              HasSubstr("manifest: inputs \"mask\": integers_below is set, but by its name the "
+                        "input is int32, want one of another name"));
+}
+
+TEST_F(ModelTest, ComputesWithIntegersOf64Bits) {
+  case_.graph = R"(
+    layer_params { type: "input_layer" top: "seen" top: "now" }
+    layer_params { name: "score" type: "expression_layer" bottom: "seen" bottom: "now" top: "score"
+                   expression_param { expression: "@1 - @0" } })";
+  case_.weights_text.clear();
+  const std::string now =
+      " inputs { name: \"now\" level: INPUT_LEVEL_USER row_shape: 1 int64: true }";
+  files_["model.textproto"] =
+      "inputs { name: \"seen\" level: INPUT_LEVEL_AD row_shape: 1 int64: true "
+      "integers_below: 9007199254740992 }" +
+      now;
+  const auto model = Load();
+  ASSERT_TRUE(model.ok()) << model.status();
+  EXPECT_EQ((*model)->info().inputs[0].dtype, DType::kInt64);
+  Workspace workspace;
+  RunResult result;
+  const auto run = [&](const char* type, double seen) {
+    const CaseInputs inputs({{"seen", {type, {2, 1}, {1'699'999'999, seen}}},
+                             {"now", {"int64", {1, 1}, {1'700'000'001}}}});
+    return (*model)->Run(inputs.tensors(), {}, workspace, result).ToString();
+  };
+  EXPECT_EQ(run("int64", 1'600'000'000), "OK");
+  EXPECT_EQ(result.outputs[0].f32()[0], 2);
+  EXPECT_EQ(result.outputs[0].f32()[1], 100'000'001.0f);
+  EXPECT_THAT(run("int64", 0x1p53), HasSubstr("input \"seen\": element 1 is 9007199254740992, want "
+                                              "a whole number of a magnitude below"));
+  EXPECT_THAT(run("float32", 1), HasSubstr("input \"seen\" is float32, want int64"));
+
+  files_["model.textproto"] =
+      "inputs { name: \"seen\" level: INPUT_LEVEL_AD row_shape: 1 int64: true }" + now;
+  case_.graph = R"(
+    layer_params { type: "input_layer" top: "seen" top: "now" }
+    layer_params { name: "score" type: "relu_layer" bottom: "seen" top: "score" })";
+  EXPECT_THAT(std::string(Load().status().message()),
+              HasSubstr("layer 1 \"score\" (relu_layer): input 0: int64, want float32"));
 }
 
 TEST_F(ModelTest, ChecksHowManyIdsARowHas) {
