@@ -57,17 +57,20 @@ def arrays_of(case):
         return dict(inputs), dict(expected)
 
 
-def graphs_of_one_user():
-    """By name; none without python3-onnx."""
+def graphs():
+    """Pattern -> its graph, and the flags with which `ulf predict` sends it."""
     if importlib.util.find_spec("onnx") is None:
         return {}
+    from patterns_ids import ages, hours_of_times, times_beside_ids
     from patterns_user import ads_behind_batches, user_without_rows
     from random_graph import Graph
-    graphs = {}
-    for pattern in (ads_behind_batches, user_without_rows):
-        graphs[pattern.__name__] = Graph(1)
-        pattern(graphs[pattern.__name__])
-    return graphs
+    drawn = {}
+    for pattern in (ads_behind_batches, user_without_rows, ages, hours_of_times, times_beside_ids):
+        graph = Graph(1)
+        pattern(graph)
+        kserve_only = pattern in (ads_behind_batches, user_without_rows)
+        drawn[pattern.__name__] = graph, [("--kserve",)] if kserve_only else [("--kserve",), ()]
+    return drawn
 
 
 class ConvertedTest(DaemonTest):
@@ -76,7 +79,7 @@ class ConvertedTest(DaemonTest):
     @classmethod
     def fill(cls, repository):
         cls.reports = {case: convert(case, os.path.join(repository, case, "1")) for case in CASES}
-        for name, graph in graphs_of_one_user().items():
+        for name, (graph, _) in graphs().items():
             source = os.path.join(env.scratch(name), "model.onnx")
             graph.save(source)
             run_ulf("convert", "onnx", source, os.path.join(repository, name, "1"))
@@ -169,8 +172,8 @@ class ConvertedTest(DaemonTest):
                 self.check(dict(found), expected, flags)
 
     @unittest.skipUnless(importlib.util.find_spec("onnx"), "python3-onnx is not installed")
-    def test_models_of_one_user_take_what_they_have(self):
-        for name, graph in graphs_of_one_user().items():
+    def test_models_take_what_they_had(self):
+        for name, (graph, ways) in graphs().items():
             expected = {out: value.array[0] if graph.batch else value.array
                         for out, value in graph.outputs}
             arrays = {key: graph.as_exported(key) for key in graph.arrays}
@@ -178,10 +181,11 @@ class ConvertedTest(DaemonTest):
             self.check(infer_outputs(reply), expected, name)
             given, out = (os.path.join(env.scratch(name), file) for file in ("in.npz", "out.npz"))
             np.savez(given, **arrays)
-            run_ulf("predict", self.daemon.target, f"--model={name}", f"--inputs={given}",
-                    f"--outputs={out}", "--kserve")
-            with np.load(out) as found:
-                self.check(dict(found), expected, name)
+            for way in ways:
+                run_ulf("predict", self.daemon.target, f"--model={name}", f"--inputs={given}",
+                        f"--outputs={out}", *way)
+                with np.load(out) as found:
+                    self.check(dict(found), expected, (name, way))
 
     def test_rows_with_more_ids_than_the_source_has_are_refused(self):
         arrays, user, _ = self.request("onnx_din", arrays_of("onnx_din")[0])

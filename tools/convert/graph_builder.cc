@@ -69,11 +69,12 @@ GraphBuilder::GraphBuilder(absl::string_view net_name) {
 }
 
 absl::Status GraphBuilder::AddInput(const std::string& name, Level level,
-                                    absl::Span<const int64_t> row_shape) {
+                                    absl::Span<const int64_t> row_shape, bool int64) {
   Shape::Dims dims = {level == Level::kUser ? Dim::Users() : Dim::Ads()};
   for (const int64_t d : row_shape) dims.push_back(Dim::Of(d));
   RETURN_IF_ERROR(Annotate(engine::CheckDims(row_shape), "input \"", name, "\""));
-  if (!specs_.emplace(name, TensorSpec{engine::InputDType(name), Shape(dims), level}).second) {
+  const engine::DType dtype = int64 ? engine::DType::kInt64 : engine::InputDType(name);
+  if (!specs_.emplace(name, TensorSpec{dtype, Shape(dims), level}).second) {
     return AlreadyExists("input \"", name, "\" is there twice");
   }
   input_tops_.push_back(name);
@@ -82,6 +83,7 @@ absl::Status GraphBuilder::AddInput(const std::string& name, Level level,
   config.set_level(level == Level::kUser ? ulfd::model::v1::INPUT_LEVEL_USER
                                          : ulfd::model::v1::INPUT_LEVEL_AD);
   for (const int64_t d : row_shape) config.add_row_shape(d);
+  config.set_int64(int64);
   return absl::OkStatus();
 }
 

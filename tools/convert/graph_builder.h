@@ -50,7 +50,7 @@ class GraphBuilder {
   // A dense input [rows, row_shape...], stated in the manifest.  ALREADY_EXISTS for a second one of
   // that name.
   absl::Status AddInput(const std::string& name, engine::Level level,
-                        absl::Span<const int64_t> row_shape);
+                        absl::Span<const int64_t> row_shape, bool int64 = false);
   // The three inputs of a sparse feature.  Adding one again does nothing.
   void AddFeature(const std::string& name);
 

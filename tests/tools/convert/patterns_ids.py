@@ -467,16 +467,88 @@ def steps_that_a_hash_chooses(g):
     g.output(g.with_axes("ReduceMean", each, [0], sums.mean(0), 18, keepdims=0))
 
 
-def timestamps_subtracted(g):
-    a = g.input("now", np.full((ADS, 1), 1_700_000_001) + g.random.randint(0, 50, (ADS, 1)))
-    b = g.input("then", np.full((ADS, 1), 1_700_000_000))
-    g.nodes.append(helper.make_node("Sub", [a.name, b.name], ["d"]))
-    g.output(g.cast(g.keep(Value("d", a.array - b.array, "ads")), "float"))
+def times(g, name, *shape):
+    return g.input(name, g.random.randint(1_600_000_000, 1_700_000_000, (ADS, *shape)))
 
 
-def integers_rounded_to_the_limit(g):
+def hours_of(g, x):
+    """x // 3600 % 24"""
+    hours = raw(g, "Div", [x, g.constant(np.array(3600))], x.array // 3600)
+    return raw(g, "Mod", [hours, g.constant(np.array(24))], hours.array % 24)
+
+
+def hours_of_times(g):
+    """An hour of the day into a table, in a zone; of one time per row, of several, of milliseconds."""
+    table = g.constant(g.random.randn(24, 3).astype(np.float32))
+    for name, shape in (("now", ()), ("seen", (4,)), ("clicks", (2, 3))):
+        x = times(g, name, *shape)
+        zone = g.constant(np.array(28800))
+        moved = raw(g, "Add", [x, zone], x.array + 28800)
+        for of in (x, moved):
+            g.output(g.look_up(table, hours_of(g, of)))
+    x = times(g, "precise")
+    x.array = g.arrays["precise"] = x.array * 1000 + 7
+    seconds = raw(g, "Div", [x, g.constant(np.array(1000))], x.array // 1000)
+    g.output(g.look_up(table, hours_of(g, seconds)))
+
+
+def ages(g):
+    """now - then as a float and as a place in a table, (a[:, None] - b[None]).abs(), days apart."""
+    a, b = times(g, "now"), times(g, "then")
+    age = raw(g, "Sub", [a, b], a.array - b.array)
+    g.output(raw(g, "Cast", [age], age.array.astype(np.float32), to=TensorProto.FLOAT))
+    g.output(g.binary("Less", a, b))
+    days = raw(g, "Div", [raw(g, "Abs", [age], abs(age.array)), g.constant(np.array(86400))],
+               abs(age.array) // 86400)
+    g.output(g.look_up(g.constant(g.random.randn(1200, 2).astype(np.float32)), days))
+    fixed = raw(g, "Sub", [a, g.constant(np.array(1_600_000_001))], a.array - 1_600_000_001)
+    g.output(raw(g, "Cast", [fixed], fixed.array.astype(np.float32), to=TensorProto.FLOAT))
+    seen = times(g, "seen", 5)
+    pairs = [raw(g, "Reshape", [seen, g.ints(0, 1, 5)], seen.array[:, None]),
+             raw(g, "Reshape", [seen, g.ints(0, 5, 1)], seen.array[:, :, None])]
+    apart = raw(g, "Sub", pairs, pairs[0].array - pairs[1].array)
+    places = raw(g, "Mod", [apart, g.constant(np.array(97))], apart.array % 97)
+    g.output(g.look_up(g.constant(g.random.randn(97, 2).astype(np.float32)), places))
+
+
+def times_beside_ids(g):
+    """x[:, 0] into a table, x[:, 1] // 3600 % 24 into another, x[:, 1] - x[:, 2]; of int64."""
+    x = times(g, "x", 3)
+    x.array[:, 0] = g.random.randint(0, 7, ADS)
+    columns = [raw(g, "Gather", [x, g.constant(np.array(i))], x.array[:, i], axis=1) for i in range(3)]
+    g.output(g.look_up(g.constant(g.random.randn(7, 2).astype(np.float32)), columns[0]))
+    table = g.constant(g.random.randn(24, 3).astype(np.float32))
+    g.output(g.look_up(table, hours_of(g, columns[1])))
+    age = raw(g, "Sub", columns[1:], columns[1].array - columns[2].array)
+    g.output(raw(g, "Cast", [age], age.array.astype(np.float32), to=TensorProto.FLOAT))
+
+
+def ids_without_a_table(g):
+    """Ids of any size, compared with each other and hashed."""
+    a = g.input("a", g.random.randint(0, 1 << 50, ADS))
+    b = g.input("b", np.where(g.random.rand(ADS) < 0.5, a.array, a.array + 1))
+    for op in ("Equal", "Less", "Greater"):
+        g.output(g.binary(op, a, b))
+    place = raw(g, "Mod", [a, g.constant(np.array(101))], a.array % 101)
+    g.output(g.look_up(g.constant(g.random.randn(101, 2).astype(np.float32)), place))
     x = g.input("day", (1 << 24) + g.random.randint(0, 2, (ADS, 2)))
     g.output(g.binary("Equal", x, g.constant(np.array(1 << 24))))
+    chosen = raw(g, "Where", [g.binary("Less", a, b), a, b], np.where(a.array < b.array, a.array, b.array))
+    g.output(g.binary("Equal", chosen, a))
+
+
+def integers_beyond_double(g):
+    x = g.input("x", (1 << 60) + g.random.randint(0, 9, ADS))
+    place = raw(g, "Mod", [x, g.constant(np.array(101))], x.array % 101)
+    g.output(raw(g, "Cast", [place], place.array.astype(np.float32), to=TensorProto.FLOAT))
+
+
+def products_beyond_64_bits(g):
+    """Hashed ids so large that the product starts over."""
+    x = g.input("x", (1 << 40) + g.random.randint(0, 9, ADS))
+    product = raw(g, "Mul", [x, g.constant(np.array(2654435761))], x.array * 2654435761)
+    place = raw(g, "Mod", [product, g.constant(np.array(101))], product.array % 101)
+    g.output(raw(g, "Cast", [place], place.array.astype(np.float32), to=TensorProto.FLOAT))
 
 
 def squares_of_ids(g):
@@ -563,10 +635,11 @@ PATTERNS = [ids_turned, booleans_as_bytes, one_matrix, one_integer_matrix, colum
             ids_below_zero,
             ids_far_below_zero, ids_before_the_table, clipped_ids_as_numbers, ids_padded, ids_in_parts, classes_of_items,
             embedding_bags, weights_of_ids, steps_that_a_hash_chooses,
-            integers_that_lose_their_upper_bits, remainders_by_division]
-REFUSED = [(timestamps_subtracted, 'input "now": element 0'),
+            integers_that_lose_their_upper_bits, remainders_by_division,
+            hours_of_times, ages, times_beside_ids, ids_without_a_table]
+REFUSED = [(products_beyond_64_bits, 'input "x": element 0'),
+           (integers_beyond_double, 'input "x": element 0'),
            (half_precision_given_back, "half precision"),
            (half_precision_and_back, "rounds to half precision"),
            (half_precision_of_integers, "rounds to half precision"),
-           (integers_rounded_to_the_limit, 'input "day": element'),
            (squares_of_ids, "of 2^24 or more")]

@@ -99,7 +99,8 @@ class Runner:
                 arrays[name + ".values"] = np.ones(flat.size, np.float32)
                 arrays[name + ".segments"] = np.full(len(flat), flat.shape[1], np.int32)
             else:
-                arrays[name] = (flat if of else whole).astype(np.float32)
+                kind = np.int64 if " int64" in line else np.float32
+                arrays[name] = (flat if of else whole).astype(kind)
         return arrays
 
 

@@ -43,7 +43,8 @@ bool Lists(const std::vector<std::string>& names, absl::string_view name) {
 
 class OnnxConverter {
  public:
-  OnnxConverter(const OnnxModel& model, const ConvertOptions& options, std::string source)
+  OnnxConverter(const OnnxModel& model, const ConvertOptions& options, std::string source,
+                std::set<std::string> int64_inputs)
       : model_(model),
         proto_(model.proto.graph()),
         options_(options),
@@ -53,6 +54,7 @@ class OnnxConverter {
         features_(proto_, inputs_, graph_) {
     report_.source = absl::StrCat("ONNX model ", source_, " (operator set ", model.opset, ")");
     report_.notes = model.notes;
+    graph_.SetInt64Inputs(std::move(int64_inputs));
   }
 
   absl::StatusOr<ConvertedModel> Convert() {
@@ -103,6 +105,8 @@ class OnnxConverter {
   // The branches of If nodes whose condition is a constant, and the passes of loops that have a
   // constant number, if Convert was ABORTED for them.
   const Branches& branches() const { return branches_; }
+  // Integers of which requests may only have what float32 has.  After Convert.
+  std::set<std::string> RoundedInputs() const;
   Report TakeReport() { return std::move(report_); }
   // What became of the inputs.  After Convert.
   Translation TakeTranslation();
@@ -262,8 +266,14 @@ absl::Status OnnxConverter::AddDenseInput(const OnnxInput& input) {
   const bool taken = input.name == "mask" || absl::EndsWith(input.name, ".ids") ||
                      absl::EndsWith(input.name, ".segments");
   const std::string name = taken && !mask ? absl::StrCat(input.name, "_values") : input.name;
-  RETURN_IF_ERROR(builder_.AddInput(name, input.level, row_shape));
+  const bool wide = graph_.IsInt64(input.name);
+  RETURN_IF_ERROR(builder_.AddInput(name, input.level, row_shape, wide));
   std::string tensor = name;
+  if (wide) {
+    tensor = graph_.Top(absl::StrCat(name, "/float"));
+    RETURN_IF_ERROR(AddExpression(builder_, tensor, "@0", {name}, tensor));
+    builder_.TakeAddedTypes();
+  }
   if (mask) {
     const std::string one = graph_.Top("mask/one"), zero = graph_.Top("mask/zero");
     RETURN_IF_ERROR(AddConstant(builder_, one, MakeBlob({1}, {1.0f}), one));
@@ -278,11 +288,13 @@ absl::Status OnnxConverter::AddDenseInput(const OnnxInput& input) {
     value.axes.pop_back();
   }
   if (input.level == Level::kAd) graph_.SetAdReference(tensor);
+  if (wide) graph_.SetInt64(input.name, {name, value.dims, value.axes});
   graph_.Define(input.name, std::move(value));
   const bool integers = graph_.IsInteger(input.name);
   if (integers && !IsShortInteger(input.element_type)) graph_.MarkInput(input.name, input.name);
   report_.AddInput(input.level, absl::StrCat(name, " ", builder_.Find(name)->shape.ToString(),
                                              mask       ? " int32, above 0 is true"
+                                             : wide     ? " int64"
                                              : integers ? " float32; whole numbers"
                                                         : " float32"));
   bindings_.push_back({.input = input.name, .name = name, .level = input.level});
@@ -374,11 +386,12 @@ absl::Status OnnxConverter::RunConverter(const onnx::NodeProto& node, const std:
     const OnnxType* type = FindOnnxType(node.op_type());
     if (type == nullptr) return Unimplemented(WhyNot(node));
     const auto reader = only_reader_.find(node.output(0));
+    ComposeFormula(node, graph_);
     RETURN_IF_ERROR(
         CheckIntegers(node, graph_, reader == only_reader_.end() ? nullptr : reader->second));
     // Products take them apart, so that nothing is repeated.
     if (node.op_type() != "MatMul") RETURN_IF_ERROR(RepeatMergedRows(work));
-    status = type->convert(work);
+    status = graph_.UsesFormula(node.output(0)) ? ConvertFormula(work) : type->convert(work);
   }
   std::vector<std::string> added = builder_.TakeAddedTypes();
   if (work.absorbed != nullptr) {
@@ -508,7 +521,17 @@ absl::Status OnnxConverter::NameOutputs() {
 // Of integers that requests are checked for; 0: none.
 int64_t OnnxConverter::LimitOf(const std::string& input) const {
   const auto limit = graph_.limits().find(input);
-  return limit == graph_.limits().end() ? 0 : limit->second;
+  if (limit != graph_.limits().end()) return limit->second;
+  return graph_.IsInt64(input) ? engine::kDoubleIntegers : 0;
+}
+
+std::set<std::string> OnnxConverter::RoundedInputs() const {
+  std::set<std::string> rounded;
+  for (const auto& [name, limit] : graph_.limits()) {
+    const bool wider = limit <= engine::kFloatIntegers && IsIdType(graph_.TypeOf(name));
+    if (wider) rounded.insert(name);
+  }
+  return rounded;
 }
 
 void OnnxConverter::StateLimits() {
@@ -517,10 +540,10 @@ void OnnxConverter::StateLimits() {
     for (const Binding& binding : bindings_) {
       if (binding.sparse || binding.name != config.name() || LimitOf(binding.input) == 0) continue;
       config.set_integers_below(LimitOf(binding.input));
-      report_.notes.push_back(absl::StrCat("requests whose \"", config.name(),
-                                           "\" has integers of ", LimitOf(binding.input),
-                                           " or more are refused: float32 would round them, or "
-                                           "what is computed of them"));
+      report_.notes.push_back(absl::StrCat(
+          "requests whose \"", config.name(), "\" has integers of ", LimitOf(binding.input),
+          " or more are refused: ", graph_.IsInt64(binding.input) ? "double" : "float32",
+          " would round them, or what is computed of them"));
     }
   }
   for (const Binding& binding : bindings_) {
@@ -601,18 +624,33 @@ absl::StatusOr<Conversion> Translate(const OnnxModel& model, const ConvertOption
     straight->keeps_rows = KeepAllRows(graph, model.opset);
     if (!bags && !heads && !straight->keeps_rows) straight.reset();
   }
+  std::set<std::string> int64_inputs;
+  std::optional<absl::StatusOr<Conversion>> rounding;  // The same without them.
   for (;;) {
-    OnnxConverter converter(straight.has_value() ? *straight : model, options, path);
+    OnnxConverter converter(straight.has_value() ? *straight : model, options, path, int64_inputs);
     absl::StatusOr<ConvertedModel> converted = converter.Convert();
-    if (converted.ok()) {
-      return Conversion{*std::move(converted), converter.TakeReport(), converter.TakeTranslation()};
+    if (absl::IsAborted(converted.status())) {
+      if (!straight.has_value()) straight = model;
+      RETURN_IF_ERROR(
+          Annotate(TakeBranches(*straight->proto.mutable_graph(), converter.branches()), path));
+      WritePlainly(*straight->proto.mutable_graph(), model.opset);
+      ReadIdioms(*straight->proto.mutable_graph(), model.opset);
+      continue;
     }
-    if (!absl::IsAborted(converted.status())) return converted.status();
-    if (!straight.has_value()) straight = model;
-    RETURN_IF_ERROR(
-        Annotate(TakeBranches(*straight->proto.mutable_graph(), converter.branches()), path));
-    WritePlainly(*straight->proto.mutable_graph(), model.opset);
-    ReadIdioms(*straight->proto.mutable_graph(), model.opset);
+    const auto whole = [&]() -> absl::StatusOr<Conversion> {
+      RETURN_IF_ERROR(converted.status());
+      return Conversion{*std::move(converted), converter.TakeReport(), converter.TakeTranslation()};
+    };
+    absl::StatusOr<Conversion> conversion = whole();
+    // Integers that float32 would round are int64, if more of them are taken then.
+    const std::set<std::string> rounded = converter.RoundedInputs();
+    if (rounding.has_value()) {
+      const bool more = !rounding->ok() || rounded != int64_inputs;
+      return conversion.ok() && more ? std::move(conversion) : *std::move(rounding);
+    }
+    if (rounded.empty()) return conversion;
+    rounding = std::move(conversion);
+    int64_inputs = rounded;
   }
 }
 

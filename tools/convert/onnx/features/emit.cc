@@ -80,18 +80,20 @@ absl::Status OnnxFeatures::EmitInputs(const std::string& input, Report& report) 
     // The name that it would have is the ids', or that of the matrix that both are of.
     if (wanted == input || FreeName(wanted) != wanted) wanted = absl::StrCat(wanted, "_values");
     run.name = FreeName(wanted);
-    RETURN_IF_ERROR(graph_.builder().AddInput(run.name, level, {run.count}));
+    const bool wide = graph_.IsInt64(input);
+    RETURN_IF_ERROR(graph_.builder().AddInput(run.name, level, {run.count}, wide));
     if (level == Level::kAd) graph_.SetAdReference(run.name);
-    report.AddInput(level,
-                    absl::StrCat(run.name, " ", graph_.builder().Find(run.name)->shape.ToString(),
-                                 " float32, ", ColumnsText(own), " of \"", input, "\""));
+    report.AddInput(
+        level,
+        absl::StrCat(run.name, " ", graph_.builder().Find(run.name)->shape.ToString(),
+                     wide ? " int64, " : " float32, ", ColumnsText(own), " of \"", input, "\""));
     bindings_.push_back(
         {.input = input, .name = run.name, .level = level, .columns = std::move(own)});
   }
   return absl::OkStatus();
 }
 
-// Columns i to end of the value, neighbours in the run and of one formula, out of its dense input.
+// Columns i to end of the value, neighbours in the run, as its dense input has them.
 absl::StatusOr<std::string> OnnxFeatures::EmitColumns(const Numbers& numbers, size_t i, size_t end,
                                                       const Run& run) {
   GraphBuilder& builder = graph_.builder();
@@ -102,11 +104,19 @@ absl::StatusOr<std::string> OnnxFeatures::EmitColumns(const Numbers& numbers, si
     part = graph_.Top(absl::StrCat(numbers.output, "/part"));
     RETURN_IF_ERROR(AddSlice(builder, part, run.name, 1, column.at - run.first, length, part));
   }
-  if (column.SameFormula({})) return part;
+  return part;
+}
+
+// What is computed of them, as float32.
+absl::StatusOr<std::string> OnnxFeatures::EmitFormula(const Numbers& numbers,
+                                                      const IdColumn& column,
+                                                      const std::string& part) {
+  const bool plain = column.SameFormula({});
+  if (plain && !graph_.IsInt64(column.input->name)) return part;
   const std::string made = graph_.Top(absl::StrCat(numbers.output, "/formula"));
-  const std::string whole = IsPlainFloat(column.input->element_type) ? "trunc(@0)" : "@0";
-  const std::string text = absl::StrCat(whole, " * ", column.scale, " + ", column.offset);
-  RETURN_IF_ERROR(AddExpression(builder, made, text, {part}, made));
+  std::string text = IsPlainFloat(column.input->element_type) ? "trunc(@0)" : "@0";
+  if (!plain) absl::StrAppend(&text, " * ", column.scale, " + ", column.offset);
+  RETURN_IF_ERROR(AddExpression(graph_.builder(), made, text, {part}, made));
   return made;
 }
 
@@ -117,6 +127,7 @@ absl::Status OnnxFeatures::EmitNumbers(const Numbers& numbers) {
   const OnnxInput& input = *numbers.ids.first().input;
   const std::vector<Run>& runs = runs_.at(input.name);
   std::vector<OnnxValue> parts;
+  std::string part;
   for (size_t i = 0; i < columns.size();) {
     const auto run = std::find_if(runs.begin(), runs.end(), [&](const Run& r) {
       return columns[i].at >= r.first && columns[i].at < r.first + r.count;
@@ -126,8 +137,9 @@ absl::Status OnnxFeatures::EmitNumbers(const Numbers& numbers) {
            columns[end].at < run->first + run->count && columns[end].SameFormula(columns[i])) {
       ++end;
     }
-    ASSIGN_OR_RETURN(const std::string part, EmitColumns(numbers, i, end, *run));
-    parts.push_back(graph_.Whole(part));
+    ASSIGN_OR_RETURN(part, EmitColumns(numbers, i, end, *run));
+    ASSIGN_OR_RETURN(const std::string made, EmitFormula(numbers, columns[i], part));
+    parts.push_back(graph_.Whole(made));
     i = end;
   }
   std::string tensor = parts[0].tensor;
@@ -157,6 +169,11 @@ absl::Status OnnxFeatures::EmitNumbers(const Numbers& numbers) {
     }
   }
   graph_.Define(numbers.output, std::move(value));
+  if (graph_.IsInt64(input.name) && parts.size() == 1 && columns[0].SameFormula({})) {
+    ASSIGN_OR_RETURN(OnnxValue wide, Shaped(graph_, part, numbers.ids.count(), numbers.ids.dims,
+                                            graph_.Top(absl::StrCat(numbers.output, "/wide"))));
+    graph_.SetInt64(numbers.output, std::move(wide));
+  }
   builder.TakeAddedTypes();
   return absl::OkStatus();
 }

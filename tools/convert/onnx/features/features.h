@@ -127,6 +127,8 @@ class OnnxFeatures {
   absl::Status EmitInputs(const std::string& input, Report& report);
   absl::StatusOr<std::string> EmitColumns(const Numbers& numbers, size_t i, size_t end,
                                           const Run& run);
+  absl::StatusOr<std::string> EmitFormula(const Numbers& numbers, const IdColumn& column,
+                                          const std::string& part);
   absl::Status EmitNumbers(const Numbers& numbers);
   void Describe(Report& report) const;
   std::string FeatureOf(const Ids& ids);

@@ -75,6 +75,16 @@ const IntegerBound* OnnxGraph::BoundOf(const std::string& name) const {
   return it == bounds_.end() ? nullptr : &it->second;
 }
 
+void OnnxGraph::SetInt64(const std::string& name, OnnxValue wide) {
+  const std::string whole = builder_.FreshTensor(absl::StrCat(name, "/int64"));
+  Define(whole, std::move(wide));
+  SetFormula(name, {.text = "@0", .inputs = {{.name = whole}}});
+}
+const IntegerFormula* OnnxGraph::FindFormula(const std::string& name) const {
+  const auto it = formulas_.find(name);
+  return it == formulas_.end() ? nullptr : &it->second;
+}
+
 void OnnxGraph::LimitInputs(const IntegerBound& of, int64_t below) {
   for (const std::string& input : of.inputs) {
     const auto [limit, added] = limits_.try_emplace(input, below);

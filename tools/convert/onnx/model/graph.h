@@ -70,6 +70,18 @@ struct IntegerBound {
   double factor = 0, plus = 0;
 };
 
+// How integers are computed of inputs that are int64, for expression_layer, which does it in
+// double: what their own tensor holds is rounded.
+struct IntegerFormula {
+  // A name, and what only moves its elements since.
+  struct Input {
+    std::string name;
+    std::vector<const onnx::NodeProto*> moves;
+  };
+  std::string text;
+  std::vector<Input> inputs;  // @0, @1, ...
+};
+
 // Names to constants and values.  Errors do not name the node.
 class OnnxGraph {
  public:
@@ -113,6 +125,20 @@ class OnnxGraph {
   bool IsExact(const std::string& name) const { return exact_.contains(name); }
   // By input: what its integers must be below.
   const std::map<std::string, int64_t>& limits() const { return limits_; }
+
+  // Inputs that are int64.
+  void SetInt64Inputs(std::set<std::string> inputs) { int64_inputs_ = std::move(inputs); }
+  bool IsInt64(const std::string& input) const { return int64_inputs_.contains(input); }
+  // `name` has these integers of such an input, in float32, and `wide` as they are.
+  void SetInt64(const std::string& name, OnnxValue wide);
+  // How integers are computed of them; null: not so.
+  void SetFormula(const std::string& name, IntegerFormula formula) {
+    formulas_[name] = std::move(formula);
+  }
+  const IntegerFormula* FindFormula(const std::string& name) const;
+  // The node that makes it is that formula: its own operator would round.
+  void UseFormula(const std::string& name) { formulas_used_.insert(name); }
+  bool UsesFormula(const std::string& name) const { return formulas_used_.contains(name); }
 
   // Integers that are all below 2^24, as rows and numbers of tables are.
   void MarkSmall(const std::string& name) { small_.insert(name); }
@@ -197,7 +223,9 @@ class OnnxGraph {
   HashMap<std::string, std::string> rounded_;
   HashMap<std::string, IntegerBound> bounds_;
   std::map<std::string, int64_t> limits_;
-  HashSet<std::string> stepped_, small_, exact_, row_sums_, only_halved_;
+  std::set<std::string> int64_inputs_;
+  HashMap<std::string, IntegerFormula> formulas_;
+  HashSet<std::string> stepped_, small_, exact_, row_sums_, only_halved_, formulas_used_;
   HashMap<std::string, int64_t> places_;  // By input.
 };
 
@@ -254,6 +282,9 @@ absl::Span<const OnnxType> RecurrentOnnxTypes();    // recurrent.cc
 
 // The row of one of these tables; null: none has the operator.
 const OnnxType* FindOnnxType(const std::string& op);  // operators/layers.cc
+
+// The node's layers, as the formula of its output has them.
+absl::Status ConvertFormula(OnnxNode& node);  // elementwise.cc
 
 // Converts what makes numbers of rows or reads them; false: the node does neither.
 absl::StatusOr<bool> ConvertRowNumbers(OnnxNode& node);  // row_numbers.cc

@@ -6,8 +6,12 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
+#include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
 #include "base/errors.h"
 
 namespace ulfd::convert {
@@ -42,7 +46,10 @@ int TypeOfOutput(const onnx::NodeProto& node, int output, const OnnxGraph& graph
 
 // Single precision has no more integers than this in a row: those beyond are rounded, to this or to
 // more.
-constexpr double kExact = 1 << 24;
+constexpr auto kExact = static_cast<double>(engine::kFloatIntegers);
+
+// Double has these.
+constexpr auto kMost = static_cast<double>(engine::kDoubleIntegers);
 
 // A step that moves rounded integers by so little that they stay beyond what they are compared
 // with.
@@ -90,7 +97,7 @@ std::optional<IntegerBound> BoundOfOperand(const std::string& name, const OnnxGr
     return IntegerBound{.plus = graph.IsSmall(name) ? kExact : 1};
   }
   const Constant* const constant = ConstantOf(name, graph);
-  if (!IsSmallConstant(constant, kExact)) return std::nullopt;
+  if (!IsSmallConstant(constant, kMost)) return std::nullopt;
   IntegerBound bound;
   for (const engine::Dim& value : constant->ints) {
     bound.plus = std::max(bound.plus, std::fabs(static_cast<double>(value.value())));
@@ -113,6 +120,16 @@ IntegerBound Either(IntegerBound a, const IntegerBound& b) {
 }
 
 bool Computes(const std::string& op) { return IsOneOf(op, {"Add", "Sub", "Mul", "Div", "Mod"}); }
+
+// The smallest magnitude among whole numbers other than 0; 1 where they are not known.
+double LeastOf(const Constant* constant) {
+  if (!IsSmallConstant(constant, kMost) || constant->ints.empty()) return 1;
+  double least = kMost;
+  for (const engine::Dim& value : constant->ints) {
+    least = std::min(least, std::fabs(static_cast<double>(value.value())));
+  }
+  return std::max(1.0, least);
+}
 
 // How large the node's results can be; null: not known.
 std::optional<IntegerBound> BoundOfResult(const onnx::NodeProto& node, const OnnxGraph& graph) {
@@ -142,26 +159,127 @@ std::optional<IntegerBound> BoundOfResult(const onnx::NodeProto& node, const Onn
       result.plus *= by;
     } else if (op == "Mod") {
       result = Either(next, {.inputs = result.inputs});
-    } else if (op != "Div") {
+    } else if (op == "Div") {
+      const double by = LeastOf(ConstantOf(node.input(1), graph));
+      result.factor /= by;
+      result.plus /= by;
+    } else {
       result = Computes(op) ? Sum(result, next) : Either(result, next);
     }
   }
   return result;
 }
 
-// Limits inputs so that single precision rounds nothing that the node reads or makes.
-bool LimitInputs(const onnx::NodeProto& node, OnnxGraph& graph) {
+// Limits inputs so that nothing that the node reads or makes is rounded by what has integers up to
+// `exact`.
+bool LimitInputs(const onnx::NodeProto& node, int64_t exact, OnnxGraph& graph) {
   for (const std::string& input : node.input()) {
     const IntegerBound* const bound = graph.BoundOf(input);
-    if (bound == nullptr ? graph.RoundedFrom(input) != nullptr : !LimitTo(*bound, graph)) {
+    if (bound == nullptr ? graph.RoundedFrom(input) != nullptr : !LimitTo(*bound, graph, exact)) {
       return false;
     }
   }
   const std::optional<IntegerBound> result = BoundOfResult(node, graph);
-  return result.has_value() ? LimitTo(*result, graph) : !Computes(node.op_type());
+  return result.has_value() ? LimitTo(*result, graph, exact) : !Computes(node.op_type());
+}
+
+// Whether the node's formula does without rounding what its operator would round.
+bool UseFormula(const onnx::NodeProto& node, OnnxGraph& graph) {
+  if (node.output_size() != 1 || graph.FindFormula(node.output(0)) == nullptr) return false;
+  // INT32 starts over beyond 2^31.
+  const bool of_32_bits = graph.TypeOf(node.input(0)) == onnx::TensorProto::INT32 ||
+                          graph.TypeOf(node.output(0)) == onnx::TensorProto::INT32;
+  const int64_t exact = of_32_bits ? int64_t{1} << 31 : engine::kDoubleIntegers;
+  if (!LimitInputs(node, exact, graph)) return false;
+  graph.UseFormula(node.output(0));
+  return true;
+}
+
+// The formula of a node of these operands, "" for other operators.
+std::string FormulaOf(const onnx::NodeProto& node, const std::vector<std::string>& x) {
+  static constexpr std::pair<const char*, const char*> kInfix[] = {{"Add", "+"},
+                                                                   {"Sub", "-"},
+                                                                   {"Mul", "*"},
+                                                                   {"Equal", "=="},
+                                                                   {"Greater", ">"},
+                                                                   {"Less", "<"},
+                                                                   {"GreaterOrEqual", ">="},
+                                                                   {"LessOrEqual", "<="}};
+  const std::string& op = node.op_type();
+  for (const auto& [name, sign] : kInfix) {
+    if (op == name) return absl::StrCat("(", x[0], " ", sign, " ", x[1], ")");
+  }
+  if (op == "Div") return absl::StrCat("trunc(", x[0], " / ", x[1], ")");
+  if (op == "Mod") {
+    const char* const whole = IntAttribute(node, "fmod", 0) != 0 ? "trunc" : "floor";
+    return absl::StrCat("(", x[0], " - ", x[1], " * ", whole, "(", x[0], " / ", x[1], "))");
+  }
+  if (op == "Neg" || op == "Abs") return absl::StrCat(op == "Neg" ? "neg(" : "abs(", x[0], ")");
+  if (op == "Cast") return x[0];
+  if (x.size() == 2 && (op == "Min" || op == "Max")) {
+    return absl::StrCat(op == "Min" ? "min(" : "max(", x[0], ", ", x[1], ")");
+  }
+  return op == "Where" ? absl::StrCat("where(", absl::StrJoin(x, ", "), ")") : "";
+}
+
+// Appends the inputs of one of a formula's operands, and returns its text; null: it is rounded.
+std::optional<std::string> OperandOf(const std::string& name, const OnnxGraph& graph,
+                                     std::vector<IntegerFormula::Input>& inputs) {
+  const IntegerFormula* const formula = graph.IsInteger(name) ? graph.FindFormula(name) : nullptr;
+  if (formula != nullptr) {
+    const size_t before = inputs.size();
+    inputs.insert(inputs.end(), formula->inputs.begin(), formula->inputs.end());
+    std::vector<std::pair<std::string, std::string>> places;
+    for (size_t i = 0; i < formula->inputs.size(); ++i) {
+      places.emplace_back(absl::StrCat("@", i), absl::StrCat("@", before + i));
+    }
+    return absl::StrReplaceAll(formula->text, places);
+  }
+  const Constant* const constant = graph.FindConstant(name);
+  if (IsSmallConstant(constant, kMost) && constant->dims.size() <= 1 && IsNumbers(constant->dims) &&
+      constant->elements() == 1) {
+    return absl::StrCat("(", constant->ints[0].value(), ")");
+  }
+  if (constant != nullptr
+          ? !IsSmallConstant(constant, kExact)
+          : graph.RoundedFrom(name) != nullptr || graph.FindValue(name) == nullptr) {
+    return std::nullopt;
+  }
+  inputs.push_back({.name = name});
+  return absl::StrCat("@", inputs.size() - 1);
 }
 
 }  // namespace
+
+void ComposeFormula(const onnx::NodeProto& node, OnnxGraph& graph) {
+  constexpr size_t kMostInputs = 16, kLongest = 4096;
+  const bool any = std::any_of(node.input().begin(), node.input().end(), [&](const auto& name) {
+    return graph.IsInteger(name) && graph.FindFormula(name) != nullptr;
+  });
+  const int type = node.output_size() == 1 ? graph.TypeOf(node.output(0)) : 0;
+  if (!any || !(IsIdType(type) || type == onnx::TensorProto::BOOL)) return;
+  IntegerFormula formula;
+  if (IsOneOf(node.op_type(), {"Identity", "Reshape", "Flatten", "Squeeze", "Unsqueeze",
+                               "Transpose", "Expand", "Slice", "Gather", "Tile"})) {
+    const IntegerFormula* const moved = graph.FindFormula(node.input(0));
+    if (moved == nullptr || moved->inputs.size() != 1) return;
+    formula = *moved;
+    formula.inputs[0].moves.push_back(&node);
+  } else {
+    std::vector<std::string> operands;
+    for (const std::string& input : node.input()) {
+      const auto operand = OperandOf(input, graph, formula.inputs);
+      if (!operand.has_value()) return;
+      operands.push_back(*operand);
+    }
+    formula.text = FormulaOf(node, operands);
+  }
+  if (formula.text.empty() || formula.text.size() > kLongest ||
+      formula.inputs.size() > kMostInputs) {
+    return;
+  }
+  graph.SetFormula(node.output(0), std::move(formula));
+}
 
 bool IsOneOf(const std::string& op, std::initializer_list<const char*> ops) {
   return std::any_of(ops.begin(), ops.end(), [&](const char* known) { return op == known; });
@@ -171,12 +289,12 @@ bool IsComparison(const std::string& op) {
   return IsOneOf(op, {"Equal", "Greater", "Less", "GreaterOrEqual", "LessOrEqual"});
 }
 
-bool LimitTo(const IntegerBound& bound, OnnxGraph& graph) {
+bool LimitTo(const IntegerBound& bound, OnnxGraph& graph, int64_t exact) {
   constexpr double kFewest = 1 << 12;
-  const double below =
-      bound.factor > 0 ? std::min(kExact, (kExact - bound.plus) / bound.factor) : kExact;
-  if (below < kFewest || bound.plus > kExact) return false;
-  graph.LimitInputs(bound, static_cast<int64_t>(below));
+  const auto most = static_cast<double>(exact);
+  const double below = bound.factor > 0 ? (most - bound.plus) / bound.factor : most;
+  if (below < kFewest || bound.plus > most) return false;
+  graph.LimitInputs(bound, static_cast<int64_t>(std::min(below, kMost)));
   return true;
 }
 
@@ -223,6 +341,9 @@ absl::Status CheckIntegers(const onnx::NodeProto& node, OnnxGraph& graph,
       sources.insert(bound->inputs.begin(), bound->inputs.end());
     }
   }
+  if (const int64_t below = IntAttribute(node, kIntegersBelow, 0); below > 0) {
+    graph.LimitInputs({.inputs = sources}, below);
+  }
   if (sources.empty() || Moves(op) || IsOneOf(op, {"Shape", "Size", "Sign"})) {
     return absl::OkStatus();
   }
@@ -250,10 +371,12 @@ absl::Status CheckIntegers(const onnx::NodeProto& node, OnnxGraph& graph,
   const bool finds = compares || IsOneOf(op, {"TopK", "ArgMax", "ArgMin", "Cast"});
   if (exact && finds) return absl::OkStatus();
   if (!exact && Steps(node, graph)) return absl::OkStatus();
-  if ((finds || Computes(op)) && LimitInputs(node, graph)) {
+  if (UseFormula(node, graph)) return absl::OkStatus();
+  if ((finds || Computes(op)) && LimitInputs(node, engine::kFloatIntegers, graph)) {
     for (const std::string& output : node.output()) graph.MarkExact(output);
     return absl::OkStatus();
   }
+  graph.LimitInputs({.inputs = sources}, 0);
   return Unimplemented(
       compares ? "compares" : "computes with", " integers of input \"", absl::StrJoin(sources, ","),
       "\", which ULF has in single precision: those beyond 2^24 would be rounded, and no bound of "

@@ -264,20 +264,15 @@ void LiftUser(const OnnxGraph& graph, int rank, OnnxValue& x) {
   x.axes.insert(x.axes.begin() + 1, missing, -1);
 }
 
-absl::StatusOr<Operands> ReadOperands(OnnxNode& node) {
+absl::StatusOr<Operands> Align(OnnxGraph& graph, std::vector<OnnxValue> values) {
   Operands operands;
-  std::vector<OnnxValue> values;
   int rank = 0;
-  for (int i = 0; i < node.node.input_size(); ++i) {
-    ASSIGN_OR_RETURN(OnnxValue x, node.value(i));
-    rank = std::max(rank, x.rank());
-    values.push_back(std::move(x));
-  }
+  for (const OnnxValue& x : values) rank = std::max(rank, x.rank());
   for (OnnxValue& x : values) {
-    LiftUser(node.graph, rank, x);
+    LiftUser(graph, rank, x);
     ASSIGN_OR_RETURN(operands.dims, BroadcastDims(operands.dims, x.dims));
   }
-  operands.order = SharedOrder(node.graph, values, rank);
+  operands.order = SharedOrder(graph, values, rank);
   if (operands.order.empty()) operands.front = AdsAxis(operands.dims);
   operands.dims.clear();
   for (OnnxValue& x : values) {
@@ -285,11 +280,28 @@ absl::StatusOr<Operands> ReadOperands(OnnxNode& node) {
     if (!operands.order.empty() || operands.front > 0) x = WithFront(std::move(x), missing);
     if (!operands.order.empty()) x = Reordered(x, operands.order);
     x = WithoutFront(std::move(x), operands.front);
-    ASSIGN_OR_RETURN(std::string tensor, node.graph.Plain(x));
+    ASSIGN_OR_RETURN(std::string tensor, graph.Plain(x));
     operands.tensors.push_back(std::move(tensor));
     ASSIGN_OR_RETURN(operands.dims, BroadcastDims(operands.dims, x.dims));
   }
   return operands;
+}
+
+absl::StatusOr<Operands> ReadOperands(OnnxNode& node) {
+  std::vector<OnnxValue> values;
+  for (int i = 0; i < node.node.input_size(); ++i) {
+    ASSIGN_OR_RETURN(OnnxValue x, node.value(i));
+    values.push_back(std::move(x));
+  }
+  return Align(node.graph, std::move(values));
+}
+
+// The output is the expression of what is lined up.
+absl::Status SetExpression(OnnxNode& node, absl::string_view text, const Operands& x) {
+  const std::string out = node.Top();
+  RETURN_IF_ERROR(AddExpression(node.builder(), node.name, text, x.tensors, out));
+  node.Set(x.Result(node.graph, out));
+  return absl::OkStatus();
 }
 
 template <Text type>
@@ -303,10 +315,7 @@ absl::Status Arithmetic(OnnxNode& node) {
 
 absl::Status Formula(OnnxNode& node, absl::string_view text) {
   ASSIGN_OR_RETURN(const Operands x, ReadOperands(node));
-  const std::string out = node.Top();
-  RETURN_IF_ERROR(AddExpression(node.builder(), node.name, text, x.tensors, out));
-  node.Set(x.Result(node.graph, out));
-  return absl::OkStatus();
+  return SetExpression(node, text, x);
 }
 
 template <Text text>
@@ -463,6 +472,27 @@ constexpr OnnxType kTypes[] = {
 };
 
 }  // namespace
+
+absl::Status ConvertFormula(OnnxNode& node) {
+  const IntegerFormula formula = *node.graph.FindFormula(node.output());
+  std::vector<OnnxValue> values;
+  for (const IntegerFormula::Input& input : formula.inputs) {
+    std::string name = input.name;
+    for (const onnx::NodeProto* const move : input.moves) {
+      onnx::NodeProto again = *move;
+      again.set_input(0, name);
+      name = node.Scratch("int64");
+      again.set_output(0, name);
+      OnnxNode step = node.With(again);
+      RETURN_IF_ERROR(FindOnnxType(again.op_type())->convert(step));
+    }
+    ASSIGN_OR_RETURN(OnnxValue x, node.graph.ValueOf(name));
+    values.push_back(std::move(x));
+  }
+  ASSIGN_OR_RETURN(const Operands x, Align(node.graph, std::move(values)));
+  node.note = "in double";
+  return SetExpression(node, formula.text, x);
+}
 
 absl::Status ConvertAdd(OnnxNode& node) {
   // Integers + 0 for every row, as exporters repeat an index.

@@ -50,6 +50,9 @@ double MadeUpNumber(std::mt19937& random, uint32_t seed, bool whole, int64_t bel
   std::normal_distribution<double> normal;
   const uint32_t kind = random() % 8;
   if (whole) {
+    // Most integers beyond float32 are seconds since 1970.
+    constexpr int64_t kNow = 1'700'000'000;
+    if (below > kNow && kind > 3) return static_cast<double>(kNow - random() % (kNow / 10));
     if (kind == 0 && seed % 2 == 0) {
       const double value = std::round(normal(random) * 1e6);
       return below == 0 ? value : std::fmod(value, static_cast<double>(below));
@@ -228,7 +231,10 @@ void Bind(const Binding& binding, const Array& whole, int64_t rows, const engine
     row_size *= info.shape[d].value();
   }
   if (row_size != count) dims = {rows, count};
-  if (info.dtype == DType::kInt32) {
+  if (info.dtype == DType::kInt64) {
+    request.longs.emplace_back(values.begin(), values.end());
+    request.Add(binding.name, DType::kInt64, dims, request.longs.back().data());
+  } else if (info.dtype == DType::kInt32) {
     request.ints.emplace_back(values.begin(), values.end());
     request.Add(binding.name, DType::kInt32, dims, request.ints.back().data());
   } else {

@@ -9,6 +9,7 @@
 
 #include "tools/convert/onnx/model/constant.h"
 #include "tools/convert/onnx/model/functions.h"
+#include "tools/convert/onnx/model/types.h"
 #include "tools/convert/onnx/rewrites/pattern_reader.h"
 #include "tools/convert/onnx/rewrites/rewrites.h"
 
@@ -45,8 +46,11 @@ class RemainderReader : public PatternReader {
     divisor_ = *divisor;
     multiplied_ = false;
     const Term same = Reduce(node, node.input(0), 0);
-    return multiplied_ && same.most <= kExact && same.before < kWhole &&
-           Be(node, "Mod", {same.name, node.input(1)});
+    if (!multiplied_ || same.most > kExact || same.before >= kWhole) return false;
+    // Beyond, the model's own products start over.
+    SetInt(Add(node, "Mod", {same.name, node.input(1)}, node.output(0)), kIntegersBelow,
+           static_cast<int64_t>(kWhole / same.before) * kExact);
+    return true;
   }
 
   Term Reduce(const Node& node, const std::string& name, int depth) {
