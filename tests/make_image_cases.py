@@ -1036,6 +1036,13 @@ def pooling_of_lines(c):
             c.good('pooling_line_max_' + name, t, [x], F.max_pool2d(t64(x), *window).numpy(), 'pooling_param { %s }' % p)
             c.good('pooling_line_average_' + name, t, [x], F.avg_pool2d(t64(x), *window).numpy(),
                    'pooling_param { %s pool: AVE }' % p)
+    # Rows of several images, whose windows end where the row does, or before.
+    for size, stride in ((2, 1), (2, 2), (3, 3), (2, 3), (5, 3), (4, 4), (5, 4), (5, 5)):
+        p = 'kernel_size: 1 kernel_size: %d stride: 1 stride: %d' % (size, stride)
+        for width in (3 * stride + size, 9 * stride + size + 1, 60):
+            x = c.f(2, 3, 1, width)
+            c.good('pooling_rows_%d_%d_%d' % (size, stride, width), t, [x],
+                   F.max_pool2d(t64(x), (1, size), (1, stride)).numpy(), 'pooling_param { %s }' % p)
 
 
 def lstm(c):

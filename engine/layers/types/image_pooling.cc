@@ -19,9 +19,9 @@
 namespace ulfd::engine {
 namespace {
 
-// One channel of one row; the image behind `x` is [height, width].
+// One channel of one row; the image behind `x` is [height, width].  The last image ends at `end`.
 struct Plane {
-  const float* x;
+  const float *x, *end;
   int64_t height, width;
   float* y;
   int64_t out_height, out_width;
@@ -100,32 +100,71 @@ template <class Fold>
   }
 }
 
-// Of n windows of a row, whose places are among the `places` from `x` on, the first of the first.
+// One place in kStride, 1, 3 or 4.
+template <int64_t kStride>
+[[gnu::always_inline]] inline void LoadEvery(const float* x, Lanes& to) {
+  Lanes second, third, fourth;
+  Load(x, to);
+  if constexpr (kStride == 1) return;
+  Load(x + kLanes, second);
+  Load(x + 2 * kLanes, third);
+  if constexpr (kStride == 3) {
+    to = __builtin_shufflevector(to, second, 0, 3, 6, 9, 12, 15, 0, 0);
+    to = __builtin_shufflevector(to, third, 0, 1, 2, 3, 4, 5, 10, 13);
+    return;
+  }
+  Load(x + 3 * kLanes, fourth);
+  to = __builtin_shufflevector(to, second, 0, 4, 8, 12, 0, 0, 0, 0);
+  third = __builtin_shufflevector(third, fourth, 0, 4, 8, 12, 0, 0, 0, 0);
+  to = __builtin_shufflevector(to, third, 0, 1, 2, 3, 8, 9, 10, 11);
+}
+
+// kLanes windows, of which the first starts at x.
+template <class Fold, int64_t kStride>
+[[gnu::always_inline]] inline void FoldVector(const float* x, int64_t size, Lanes& folded) {
+  Lanes next, high;
+  folded = Lanes{} + Fold::kOfNone;
+  for (int64_t c = 0; kStride == 2 && c < size; c += 2) {  // Pairs are two places of each window.
+    Load(x + c, next);
+    Load(x + c + kLanes, high);
+    Fold::Add(__builtin_shufflevector(next, high, 0, 2, 4, 6, 8, 10, 12, 14), folded);
+    if (c + 1 == size) break;
+    Fold::Add(__builtin_shufflevector(next, high, 1, 3, 5, 7, 9, 11, 13, 15), folded);
+  }
+  for (int64_t c = 0; kStride != 2 && c < size; ++c) {
+    LoadEvery<kStride>(x + c, next);
+    Fold::Add(next, folded);
+  }
+}
+
+// The first of n windows of a row, as many as lanes can read without going beyond `end`; how many.
+template <class Fold, int64_t kStride>
+[[gnu::always_inline]] inline int64_t FoldVectors(const float* x, const float* end, int64_t size,
+                                                  int64_t n, float* __restrict y) {
+  const int64_t readable = std::max<int64_t>(0, (end - x - size + 1) / kStride - kLanes + 1);
+  Lanes folded;
+  int64_t j = 0;
+  for (; j + kLanes <= n && j < readable; j += kLanes) {
+    FoldVector<Fold, kStride>(x + j * kStride, size, folded);
+    Store(folded, y + j);
+  }
+  if (j + kLanes <= n || j >= readable) return j;
+  float last[kLanes];  // The others are of no window.
+  FoldVector<Fold, kStride>(x + j * kStride, size, folded);
+  Store(folded, last);
+  std::copy_n(last, n - j, y + j);
+  return n;
+}
+
+// Of n windows of a row, the first of which starts at x.  Memory ends at `end`.
 template <class Fold>
-[[gnu::always_inline]] inline void FoldWindows(const float* x, int64_t places, int64_t size,
+[[gnu::always_inline]] inline void FoldWindows(const float* x, const float* end, int64_t size,
                                                int64_t stride, int64_t n, float* __restrict y) {
   int64_t j = 0;
-  for (; stride == 1 && j + kLanes <= n; j += kLanes) {
-    Lanes folded = Lanes{} + Fold::kOfNone, next;
-    for (int64_t c = 0; c < size; ++c) {
-      Load(x + j + c, next);
-      Fold::Add(next, folded);
-    }
-    Store(folded, y + j);
-  }
-  // Places are read in pairs: the last one may be nobody's.
-  const int64_t reach = 2 * ((size + 1) / 2 + kLanes - 1);
-  for (; stride == 2 && j + kLanes <= n && 2 * j + reach <= places; j += kLanes) {
-    Lanes folded = Lanes{} + Fold::kOfNone, low, high;
-    for (int64_t c = 0; c < size; c += 2) {
-      Load(x + 2 * j + c, low);
-      Load(x + 2 * j + c + kLanes, high);
-      Fold::Add(__builtin_shufflevector(low, high, 0, 2, 4, 6, 8, 10, 12, 14), folded);
-      if (c + 1 == size) break;
-      Fold::Add(__builtin_shufflevector(low, high, 1, 3, 5, 7, 9, 11, 13, 15), folded);
-    }
-    Store(folded, y + j);
-  }
+  if (stride == 1) j = FoldVectors<Fold, 1>(x, end, size, n, y);
+  if (stride == 2) j = FoldVectors<Fold, 2>(x, end, size, n, y);
+  if (stride == 3) j = FoldVectors<Fold, 3>(x, end, size, n, y);
+  if (stride == 4) j = FoldVectors<Fold, 4>(x, end, size, n, y);
   for (; j < n; ++j) {
     float folded = Fold::kOfNone;
     for (int64_t c = 0; c < size; ++c) Fold::Add(x[j * stride + c], folded);
@@ -133,16 +172,17 @@ template <class Fold>
   }
 }
 
-// Of the windows [from, to) of a row of `width` places.
+// Of the windows [from, to) of a row of `width` places, in memory that ends at `end`.
 template <class Fold>
-[[gnu::always_inline]] inline void FoldLine(const Window& window, const float* x, int64_t width,
-                                            int64_t from, int64_t to, float* __restrict y) {
+[[gnu::always_inline]] inline void FoldLine(const Window& window, const float* x, const float* end,
+                                            int64_t width, int64_t from, int64_t to,
+                                            float* __restrict y) {
   const int64_t size = window.size[1], stride = window.stride[1];
   for (int64_t j = from; j < to;) {
     const Span columns = SpanOf(window, 1, j, width);
     if (columns.end - columns.begin == size) {
       const int64_t n = std::min(to - j, (width - columns.end) / stride + 1);
-      FoldWindows<Fold>(x + columns.begin, width - columns.begin, size, stride, n, y + j);
+      FoldWindows<Fold>(x + columns.begin, end, size, stride, n, y + j);
       j += n;
       continue;
     }
@@ -169,7 +209,7 @@ template <class Fold>
     FoldColumns<Fold>(plane.x + rows.begin * plane.width, rows.end - rows.begin, plane.width,
                       lines + i * plane.width);
   }
-  FoldWindows<Fold>(lines, plane.out_height * plane.width, window.size[1], window.stride[1],
+  FoldWindows<Fold>(lines, lines + plane.out_height * plane.width, window.size[1], window.stride[1],
                     plane.out_height * plane.out_width, plane.y);
 }
 
@@ -185,7 +225,7 @@ template <class Fold>
   for (int64_t i = 0; i < plane.out_height; ++i, y += plane.out_width) {
     const Span rows = SpanOf(window, 0, i, plane.height);
     const int64_t count = std::max<int64_t>(rows.end - rows.begin, 0);
-    const float* x = plane.x + rows.begin * plane.width;
+    const float *x = plane.x + rows.begin * plane.width, *end = plane.end;
     if (pace.Stops(count * plane.width)) return;
     if (whole_rows) {
       *y = FoldRow<Fold>(x, count * plane.width);
@@ -196,11 +236,12 @@ template <class Fold>
       FoldColumns<Fold>(x, count, plane.width, folded);
       if (columns_alone) continue;
       x = folded;
+      end = folded + plane.width;
     }
     for (int64_t j = 0; j < plane.out_width; j += at_once) {
-      const int64_t end = std::min(plane.out_width, j + at_once);
-      if (pace.Stops((end - j) * window.size[1])) return;
-      FoldLine<Fold>(window, x, plane.width, j, end, y);
+      const int64_t to = std::min(plane.out_width, j + at_once);
+      if (pace.Stops((to - j) * window.size[1])) return;
+      FoldLine<Fold>(window, x, end, plane.width, j, to, y);
     }
   }
 }
@@ -226,6 +267,17 @@ template <class Fold>
     return FoldWholePlanes(Fold::kOp, plane, planes, pace);
   }
   const bool tiles = TilesRows(window, plane);
+  const int64_t reach = (plane.out_width - 1) * window.stride[1] + window.size[1];
+  if (plane.height == 1 && window.pad == std::array<int64_t, 4>{} && reach <= plane.width) {
+    const int64_t now = Pace::RowsAtOnce(plane.width, 1), together = tiles ? now : 1;
+    for (int64_t i = 0; i < planes; i += together) {
+      if (i % now == 0 && pace.Stops(now * plane.width)) return;
+      FoldWindows<Fold>(plane.x + i * plane.width, plane.end, window.size[1], window.stride[1],
+                        std::min(planes - i, together) * plane.out_width,
+                        plane.y + i * plane.out_width);
+    }
+    return;
+  }
   const int64_t at_once = Pace::RowsAtOnce(window.size[1], 1);
   for (; planes > 0; --planes) {
     if (tiles) {
@@ -290,7 +342,9 @@ class PoolingKernel final : public Kernel {
   absl::Status Run(RunContext& ctx) const override {
     const Tensor& x = ctx.in[0];
     const Tensor& y = ctx.out[0];
-    const Plane plane{x.f32(), x.dims[2], x.dims[3], ctx.out[0].f32(), y.dims[2], y.dims[3]};
+    const Plane plane{x.f32(),   x.f32() + x.elements(), x.dims[2],
+                      x.dims[3], ctx.out[0].f32(),       y.dims[2],
+                      y.dims[3]};
     const int64_t planes = x.dims[0] * x.dims[1];
     Window window = options_.window;
     if (options_.global) window.size = {plane.height, plane.width};
