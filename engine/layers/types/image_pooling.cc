@@ -103,17 +103,18 @@ template <class Fold>
 // One place in kStride, 1, 3 or 4.
 template <int64_t kStride>
 [[gnu::always_inline]] inline void LoadEvery(const float* x, Lanes& to) {
+  constexpr int64_t kVector = kLanes;
   Lanes second, third, fourth;
   Load(x, to);
   if constexpr (kStride == 1) return;
-  Load(x + kLanes, second);
-  Load(x + 2 * kLanes, third);
+  Load(x + kVector, second);
+  Load(x + 2 * kVector, third);
   if constexpr (kStride == 3) {
     to = __builtin_shufflevector(to, second, 0, 3, 6, 9, 12, 15, 0, 0);
     to = __builtin_shufflevector(to, third, 0, 1, 2, 3, 4, 5, 10, 13);
     return;
   }
-  Load(x + 3 * kLanes, fourth);
+  Load(x + 3 * kVector, fourth);
   to = __builtin_shufflevector(to, second, 0, 4, 8, 12, 0, 0, 0, 0);
   third = __builtin_shufflevector(third, fourth, 0, 4, 8, 12, 0, 0, 0, 0);
   to = __builtin_shufflevector(to, third, 0, 1, 2, 3, 8, 9, 10, 11);
