@@ -269,10 +269,12 @@ template <class Fold>
   }
   const bool tiles = TilesRows(window, plane);
   const int64_t reach = (plane.out_width - 1) * window.stride[1] + window.size[1];
-  if (plane.height == 1 && window.pad == std::array<int64_t, 4>{} && reach <= plane.width) {
-    const int64_t now = Pace::RowsAtOnce(plane.width, 1), together = tiles ? now : 1;
+  const int64_t work = plane.out_width * window.size[1], now = Pace::RowsAtOnce(work, 1);
+  if (plane.height == 1 && window.pad == std::array<int64_t, 4>{} && reach <= plane.width &&
+      now > 1) {  // Lines of whole windows, which need no look at the pace within.
+    const int64_t together = tiles ? now : 1;
     for (int64_t i = 0; i < planes; i += together) {
-      if (i % now == 0 && pace.Stops(now * plane.width)) return;
+      if (i % now == 0 && pace.Stops(now * work)) return;
       FoldWindows<Fold>(plane.x + i * plane.width, plane.end, window.size[1], window.stride[1],
                         std::min(planes - i, together) * plane.out_width,
                         plane.y + i * plane.out_width);
