@@ -154,7 +154,7 @@ absl::Status SplitMatrix(const std::string& matrix, int64_t columns,
 absl::StatusOr<engine::NpzArrays> ReadInputs(const std::string& path,
                                              const engine::ModelInfo& info) {
   ASSIGN_OR_RETURN(engine::NpzArrays arrays, engine::ReadNpz(path));
-  return ConvertInputs(std::move(arrays), info);
+  return Annotate(ConvertInputs(std::move(arrays), info), path);
 }
 
 absl::StatusOr<engine::NpzArrays> ConvertInputs(engine::NpzArrays arrays,

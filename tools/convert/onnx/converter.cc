@@ -20,6 +20,7 @@
 #include "tools/convert/model_writer.h"
 #include "tools/convert/onnx/features/features.h"
 #include "tools/convert/onnx/model/budget.h"
+#include "tools/convert/onnx/model/formulas.h"
 #include "tools/convert/onnx/model/functions.h"
 #include "tools/convert/onnx/model/graph.h"
 #include "tools/convert/onnx/model/types.h"

@@ -9,9 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/strings/str_replace.h"
 #include "base/errors.h"
 
 namespace ulfd::convert {
@@ -55,12 +53,6 @@ constexpr auto kMost = static_cast<double>(engine::kDoubleIntegers);
 // with.
 constexpr double kStep = 1 << 16, kComparedAfterSteps = 1 << 20;
 
-bool IsSmallConstant(const Constant* constant, double most) {
-  if (constant == nullptr || constant->is_float) return false;
-  return std::all_of(constant->ints.begin(), constant->ints.end(), [&](const engine::Dim& value) {
-    return value.IsConst() && std::fabs(static_cast<double>(value.value())) < most;
-  });
-}
 // Also one that is repeated for each row.
 const Constant* ConstantOf(const std::string& name, const OnnxGraph& graph) {
   const OnnxValue* value = graph.FindValue(name);
@@ -195,91 +187,7 @@ bool UseFormula(const onnx::NodeProto& node, OnnxGraph& graph) {
   return true;
 }
 
-// The formula of a node of these operands, "" for other operators.
-std::string FormulaOf(const onnx::NodeProto& node, const std::vector<std::string>& x) {
-  static constexpr std::pair<const char*, const char*> kInfix[] = {{"Add", "+"},
-                                                                   {"Sub", "-"},
-                                                                   {"Mul", "*"},
-                                                                   {"Equal", "=="},
-                                                                   {"Greater", ">"},
-                                                                   {"Less", "<"},
-                                                                   {"GreaterOrEqual", ">="},
-                                                                   {"LessOrEqual", "<="}};
-  const std::string& op = node.op_type();
-  for (const auto& [name, sign] : kInfix) {
-    if (op == name) return absl::StrCat("(", x[0], " ", sign, " ", x[1], ")");
-  }
-  if (op == "Div") return absl::StrCat("trunc(", x[0], " / ", x[1], ")");
-  if (op == "Mod") {
-    const char* const whole = IntAttribute(node, "fmod", 0) != 0 ? "trunc" : "floor";
-    return absl::StrCat("(", x[0], " - ", x[1], " * ", whole, "(", x[0], " / ", x[1], "))");
-  }
-  if (op == "Neg" || op == "Abs") return absl::StrCat(op == "Neg" ? "neg(" : "abs(", x[0], ")");
-  if (op == "Cast") return x[0];
-  if (x.size() == 2 && (op == "Min" || op == "Max")) {
-    return absl::StrCat(op == "Min" ? "min(" : "max(", x[0], ", ", x[1], ")");
-  }
-  return op == "Where" ? absl::StrCat("where(", absl::StrJoin(x, ", "), ")") : "";
-}
-
-// Appends the inputs of one of a formula's operands, and returns its text; null: it is rounded.
-std::optional<std::string> OperandOf(const std::string& name, const OnnxGraph& graph,
-                                     std::vector<IntegerFormula::Input>& inputs) {
-  const IntegerFormula* const formula = graph.IsInteger(name) ? graph.FindFormula(name) : nullptr;
-  if (formula != nullptr) {
-    const size_t before = inputs.size();
-    inputs.insert(inputs.end(), formula->inputs.begin(), formula->inputs.end());
-    std::vector<std::pair<std::string, std::string>> places;
-    for (size_t i = 0; i < formula->inputs.size(); ++i) {
-      places.emplace_back(absl::StrCat("@", i), absl::StrCat("@", before + i));
-    }
-    return absl::StrReplaceAll(formula->text, places);
-  }
-  const Constant* const constant = graph.FindConstant(name);
-  if (IsSmallConstant(constant, kMost) && constant->dims.size() <= 1 && IsNumbers(constant->dims) &&
-      constant->elements() == 1) {
-    return absl::StrCat("(", constant->ints[0].value(), ")");
-  }
-  if (constant != nullptr
-          ? !IsSmallConstant(constant, kExact)
-          : graph.RoundedFrom(name) != nullptr || graph.FindValue(name) == nullptr) {
-    return std::nullopt;
-  }
-  inputs.push_back({.name = name});
-  return absl::StrCat("@", inputs.size() - 1);
-}
-
 }  // namespace
-
-void ComposeFormula(const onnx::NodeProto& node, OnnxGraph& graph) {
-  constexpr size_t kMostInputs = 16, kLongest = 4096;
-  const bool any = std::any_of(node.input().begin(), node.input().end(), [&](const auto& name) {
-    return graph.IsInteger(name) && graph.FindFormula(name) != nullptr;
-  });
-  const int type = node.output_size() == 1 ? graph.TypeOf(node.output(0)) : 0;
-  if (!any || !(IsIdType(type) || type == onnx::TensorProto::BOOL)) return;
-  IntegerFormula formula;
-  if (IsOneOf(node.op_type(), {"Identity", "Reshape", "Flatten", "Squeeze", "Unsqueeze",
-                               "Transpose", "Expand", "Slice", "Gather", "Tile"})) {
-    const IntegerFormula* const moved = graph.FindFormula(node.input(0));
-    if (moved == nullptr || moved->inputs.size() != 1) return;
-    formula = *moved;
-    formula.inputs[0].moves.push_back(&node);
-  } else {
-    std::vector<std::string> operands;
-    for (const std::string& input : node.input()) {
-      const auto operand = OperandOf(input, graph, formula.inputs);
-      if (!operand.has_value()) return;
-      operands.push_back(*operand);
-    }
-    formula.text = FormulaOf(node, operands);
-  }
-  if (formula.text.empty() || formula.text.size() > kLongest ||
-      formula.inputs.size() > kMostInputs) {
-    return;
-  }
-  graph.SetFormula(node.output(0), std::move(formula));
-}
 
 bool IsOneOf(const std::string& op, std::initializer_list<const char*> ops) {
   return std::any_of(ops.begin(), ops.end(), [&](const char* known) { return op == known; });
@@ -296,6 +204,13 @@ bool LimitTo(const IntegerBound& bound, OnnxGraph& graph, int64_t exact) {
   if (below < kFewest || bound.plus > most) return false;
   graph.LimitInputs(bound, static_cast<int64_t>(std::min(below, kMost)));
   return true;
+}
+
+bool IsSmallConstant(const Constant* constant, double most) {
+  if (constant == nullptr || constant->is_float) return false;
+  return std::all_of(constant->ints.begin(), constant->ints.end(), [&](const engine::Dim& value) {
+    return value.IsConst() && std::fabs(static_cast<double>(value.value())) < most;
+  });
 }
 
 bool IsIdType(int type) {

@@ -16,6 +16,8 @@ namespace ulfd::convert {
 bool IsOneOf(const std::string& op, std::initializer_list<const char*> ops);
 // Equal, Greater, Less, GreaterOrEqual, LessOrEqual.
 bool IsComparison(const std::string& op);
+// Whether all are integers of a magnitude below `most`.  Null: no.
+bool IsSmallConstant(const Constant* constant, double most);
 // Integers as ids have them: INT32, INT64.
 bool IsIdType(int type);
 // FLOAT, DOUBLE.
@@ -30,10 +32,6 @@ void InferTypes(const onnx::GraphProto& proto, OnnxGraph& graph);
 // Limits the inputs so that no integer of this bound is beyond `exact`, up to which there are all;
 // false: that would leave hardly any.
 bool LimitTo(const IntegerBound& bound, OnnxGraph& graph, int64_t exact = engine::kFloatIntegers);
-
-// Notes the formula of what the node makes of inputs that are int64, if there is one.  Before
-// CheckIntegers.
-void ComposeFormula(const onnx::NodeProto& node, OnnxGraph& graph);
 
 // ULF computes in single precision, which has integers up to 2^24.  Whether the node gives what
 // ONNX's integers would where it reads larger ones: it moves them, compares them with small ones,
