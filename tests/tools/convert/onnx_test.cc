@@ -651,6 +651,26 @@ TEST_F(OnnxTest, UsersKeysMeetAdsMergedWithHeads) {
   EXPECT_THAT(report->notes, Contains(StartsWith("proved: ")));
 }
 
+// Integers may be ids or times; to tell, each node looks at some of those before it, not at all.
+TEST_F(OnnxTest, LongChainsOfIntegers) {
+  constexpr int kNodes = 8000;
+  for (const char* op : {"Neg", "Abs"}) {
+    std::string nodes;
+    for (int i = 0; i < kNodes; ++i) {
+      absl::StrAppend(&nodes, "node { op_type: '", op, "' input: 'v", i, "' output: 'v", i + 1,
+                      "' } ");
+    }
+    const auto report = Convert(
+        Model(absl::StrCat("input ", Tensor("v0", "7", {"ads", "3"}), " ", Out({"ads", "3"}),
+                           "initializer { name: 'day' data_type: 7 dims: 1 int64_data: 24 } ",
+                           nodes, "node { op_type: 'Mod' input: ['v", kNodes,
+                           "', 'day'] output: 'm' } node { op_type: 'Cast' input: 'm' output: 'y' "
+                           "attribute { name: 'to' type: INT i: 1 } }")),
+        {}, absl::StrCat(op, "/1"));
+    EXPECT_TRUE(report.ok()) << op << ": " << report.status();
+  }
+}
+
 TEST_F(OnnxTest, IntegersOfAnyWidth) {
   const auto remainder = [](const char* type) {
     return Model(absl::StrCat(

@@ -214,6 +214,12 @@ absl::StatusOr<Ids> OnnxFeatures::ApplyFunction(const onnx::NodeProto& node, boo
   Ids out = *like;
   out.type = graph_.TypeOf(node.output(0));
   out.made_by = &node;
+  for (const IdArgument& argument : arguments) {
+    if (argument.ids != nullptr) out.depth = std::max(out.depth, argument.ids->depth + 1);
+  }
+  // All of it is evaluated for each node.
+  constexpr int kDeepest = 64;
+  if (out.depth > kDeepest) return Unimplemented("");
   // Layers may compute what tables cannot hold.
   constexpr int64_t kSome = 64;
   const IdRange some{-kNegativeIds, searching ? kSome : RowsOf(*like)};

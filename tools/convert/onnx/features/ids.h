@@ -54,6 +54,7 @@ struct Ids {
   bool cut = false;  // Floats that were cast to integers, or those that lost their upper bits.
   // The node that computes them, element by element; null: they are the columns by their formulas.
   const onnx::NodeProto* made_by = nullptr;
+  int depth = 0;  // Of what such nodes compute from each other.
 
   int64_t count() const { return static_cast<int64_t>(columns->size()); }
   engine::Dim rows() const;
