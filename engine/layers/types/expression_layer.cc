@@ -16,6 +16,7 @@
 #include "engine/layers/common/multiversion.h"
 #include "engine/layers/types/building_blocks.h"
 #include "engine/layers/types/families.h"
+#include "engine/tensor/element.h"
 
 namespace ulfd::engine {
 namespace {
@@ -184,38 +185,30 @@ class ExpressionKernel final : public Kernel {
     plan.ForEachRun([&](const BroadcastPlan::Offsets& at, int64_t out) {
       for (int64_t i = 0; i < plan.run; ++i) {
         if (i % kTile == 0 && ctx.pace.Stops(std::min(kTile, plan.run - i) * Work())) return;
-        const auto input = [&](size_t k) {
-          return DoubleAt(ctx.in[k], at[k] + (plan.advances[k] ? i : 0));
+        const auto leaf = [&](const Step& step) {
+          const auto k = static_cast<size_t>(step.input);
+          return step.op == Op::kNumber ? step.number
+                                        : ElementOf(ctx.in[k], at[k] + (plan.advances[k] ? i : 0));
         };
-        ctx.out[0].f32()[out + i] = static_cast<float>(InDoubleOf(input, values));
+        const auto result = [](const Step& step, const double* operands) {
+          return step.in_double(operands);
+        };
+        ctx.out[0].f32()[out + i] = static_cast<float>(Follow(values, leaf, result));
       }
     });
   }
 
-  static double DoubleAt(const Tensor& x, int64_t i) {
-    switch (x.dtype) {
-      case DType::kFloat32:
-        return x.f32()[i];
-      case DType::kInt32:
-        return x.i32()[i];
-      case DType::kInt64:
-        break;
-    }
-    return static_cast<double>(x.i64()[i]);
-  }
-
-  // The program on one element.  `values`: room for Values() of them.
-  template <class Input>
-  double InDoubleOf(Input input, double* values) const {
-    double* const kept = values + expression_.stack;
-    double* top = values - 1;
+  // The program.  `values`: room for Values() of them.  leaf(step) is the number or input that an
+  // instruction pushes, result(step, operands) what an operation makes.
+  template <class Value, class Leaf, class Result>
+  Value Follow(Value* values, Leaf leaf, Result result) const {
+    Value* const kept = values + expression_.stack;
+    Value* top = values - 1;
     for (const Step& step : steps_) {
       switch (step.op) {
         case Op::kNumber:
-          *++top = step.number;
-          break;
         case Op::kInput:
-          *++top = input(static_cast<size_t>(step.input));
+          *++top = leaf(step);
           break;
         case Op::kLoad:
           *++top = kept[step.input];
@@ -225,7 +218,7 @@ class ExpressionKernel final : public Kernel {
           break;
         default:
           top -= step.operands - 1;
-          *top = step.in_double(top);
+          *top = result(step, top);
       }
     }
     return *top;
@@ -259,33 +252,19 @@ class ExpressionKernel final : public Kernel {
 
   // The program on a tile.  `values`: room for Values() operands, `places`: for as many tiles.
   void Compute(const Tile& tile, Strided* values, float* places, float* y) const {
-    Strided* const kept = values + expression_.stack;
-    Strided* top = values - 1;
-    for (const Step& step : steps_) {
-      switch (step.op) {
-        case Op::kNumber:
-          *++top = {&step.value, 0, 0};
-          continue;
-        case Op::kInput:
-          *++top = tile.inputs[step.input];
-          continue;
-        case Op::kLoad:
-          *++top = kept[step.input];
-          continue;
-        case Op::kStore:
-          kept[step.input] = *top;
-          continue;
-        default:
-          break;
-      }
-      top -= step.operands - 1;
-      float* const to = step.place < 0 ? y : places + step.place * kPlace;
-      Apply(step, top, tile, to);
-      *top = {to, tile.n, 1};
-    }
-    if (top->data != y) {
+    const Strided last = Follow(
+        values,
+        [&](const Step& step) {
+          return step.op == Op::kNumber ? Strided{&step.value, 0, 0} : tile.inputs[step.input];
+        },
+        [&](const Step& step, const Strided* operands) {
+          float* const to = step.place < 0 ? y : places + step.place * kPlace;
+          Apply(step, operands, tile, to);
+          return Strided{to, tile.n, 1};
+        });
+    if (last.data != y) {
       const Strided zero{&kZero, 0, 0};
-      Kernels().where(zero, zero, *top, y, tile.rows, tile.n);
+      Kernels().where(zero, zero, last, y, tile.rows, tile.n);
     }
   }
 
