@@ -1,4 +1,4 @@
-// One element of a tensor, whatever its type: for comparing, reporting and doubles, not for kernels.
+// One element of a tensor, whatever its type: for comparing, reporting, and computing in double.
 // SPDX-License-Identifier: Apache-2.0
 #ifndef ULFD_ENGINE_TENSOR_ELEMENT_H_
 #define ULFD_ENGINE_TENSOR_ELEMENT_H_
